@@ -19,11 +19,11 @@ import (
 // answer is the outcome of a check.
 type answer struct {
 	// For a call:
-	result   []byte         // raw CallToolResult; nil if there is none
-	refused  *wire.RPCError // the JSON-RPC error, if there is no result
+	result   []byte         // raw CallToolResult; nil for none
+	refused  *wire.RPCError // the JSON-RPC error, without a result
 	progress [][]byte       // raw params of progress notifications, in order
 
-	run *journal.Record // of a script; nil if there is none
+	run *journal.Record // the record of a script's run; nil for none
 
 	unmocked []*cassette.UnmatchedError // calls of the script that matched no mock
 
@@ -37,8 +37,8 @@ type answer struct {
 	handshake []byte // raw result of initialize
 	lists     pins.Lists
 
-	// decide returns what policy decides about the call if a client makes it; "": ours. Nil
-	// for a call with mocks.
+	// decide returns the policy decision about the call by a client; "": the check's own client.
+	// Nil for a call with mocks.
 	decide func(client string) policy.Decision
 
 	took   time.Duration
@@ -63,7 +63,7 @@ func (a *answer) number(name string) (n uint64, ok bool) {
 	return n, ok && json.Unmarshal(raw, &n) == nil
 }
 
-// usage returns what a script used; nil if no script has answered.
+// usage returns the resources that a script used; nil for an answer without a script.
 func (a *answer) usage() *report.Usage {
 	if _, ok := a.script(); !ok {
 		return nil
@@ -75,8 +75,8 @@ func (a *answer) usage() *report.Usage {
 	return &u
 }
 
-// value returns the answer as JSON. Of a script, that is its result or its error. Of other
-// tools, it is the structured content, or else the text: decoded if it is JSON.
+// value returns the answer as JSON: of a script, the result or the error; of other tools, the
+// structured content, or else the text, which is decoded if JSON.
 func (a *answer) value() []byte {
 	structured, ok := wire.Get(a.result, "structuredContent")
 	if _, script := a.script(); script {
@@ -112,7 +112,7 @@ func (a *answer) texts() []string {
 
 func (a *answer) text() string { return strings.Join(a.texts(), "\n") }
 
-// logs returns what a script has logged.
+// logs returns the log entries of a script.
 func (a *answer) logs() []string {
 	raw, _ := wire.Get(a.result, "structuredContent", "logs")
 	var logs []string
@@ -122,8 +122,8 @@ func (a *answer) logs() []string {
 	return logs
 }
 
-// calls returns the calls of a script as "server.tool". If wanted has a name with the same
-// script name, it is used instead.
+// calls returns the calls of a script as "server.tool". A name in wanted replaces a call with the
+// same script name.
 func (a *answer) calls(wanted []string) []string {
 	spelt := map[string]string{}
 	for _, w := range wanted {
@@ -158,8 +158,8 @@ func (a *answer) errorMessage() (message string, failed bool) {
 	return message, a.isError()
 }
 
-// failure returns the class and the message of the error that a script ended with, "" if it
-// succeeded. Errors of other tools are of class tool.
+// failure returns the class and the message of the error with which a script ended, "" for a
+// success. Errors of other tools are of class tool.
 func (a *answer) failure() (class, message string) {
 	if !a.isError() {
 		return "", ""

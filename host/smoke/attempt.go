@@ -31,7 +31,7 @@ func (v *captured) get(name string) (raw []byte, ok bool) {
 	return raw, ok
 }
 
-// check runs one check.
+// check runs a check.
 func (r *run) check(ctx context.Context, c *checkRun) {
 	begun := time.Now()
 	defer func() {
@@ -78,7 +78,7 @@ func (r *run) check(ctx context.Context, c *checkRun) {
 	r.attempts(ctx, c)
 }
 
-// skipped returns why a check does not run; "" if it does.
+// skipped returns why a check does not run; "" if the check runs.
 func (r *run) skipped(ctx context.Context, c *checkRun) string {
 	switch {
 	case c.Skip != "":
@@ -106,8 +106,7 @@ type skipError struct{ reason string }
 
 func (e *skipError) Error() string { return e.reason }
 
-// ready returns the check with the values that have been captured. The error is a
-// *BrokenError, or a *skipError.
+// ready returns the check with the captured values. The error is a *BrokenError, or a *skipError.
 func (f *fileRun) ready(ctx context.Context, c *checkRun) (*Check, error) {
 	for _, s := range f.checks {
 		if s == c || s.planned.Phase != Setup || c.planned.Phase == Teardown {
@@ -135,7 +134,7 @@ func (f *fileRun) ready(ctx context.Context, c *checkRun) (*Check, error) {
 	return ready, err
 }
 
-// whyNot says why a check has captured nothing, and whether it has started.
+// whyNot returns why a check has captured no value, and whether the check has started.
 func (f *fileRun) whyNot(from *Check) (why string, started bool) {
 	for _, c := range f.checks {
 		if c.planned != from {
@@ -153,8 +152,8 @@ func (f *fileRun) whyNot(from *Check) (why string, started bool) {
 	return "that check was not chosen", false
 }
 
-// attempts runs a check until it passes, or as often as it may be tried, and sets its
-// result.
+// attempts runs a check until success, or up to the allowed number of attempts, and sets the
+// check's result.
 func (r *run) attempts(ctx context.Context, c *checkRun) {
 	var result report.Result
 	var err error
@@ -206,8 +205,7 @@ func (r *run) attempt(ctx context.Context, c *checkRun) (report.Result, error) {
 	return result, err
 }
 
-// asksServers reports whether a check gets its answers from servers, which may answer
-// something else another time.
+// asksServers reports whether a check gets its answers from servers, whose answers may change.
 func (r *run) asksServers(c *checkRun) bool {
 	return !r.opts.Load.Offline && (c.Mock == nil || r.records(c))
 }

@@ -12,10 +12,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
-// callAndCancel calls an upstream's tool and cancels the call, without a session in
-// between. Nobody is reported the outcome of a cancelled call, so only the connection to the
-// upstream shows whether the server has stopped (MCP 2025-11-25,
-// basic/utilities/cancellation).
+// callAndCancel calls an upstream's tool and cancels the call, without a session in between. No
+// session learns the outcome of a cancelled call, so only the connection to the upstream shows
+// whether the server has stopped (MCP 2025-11-25, basic/utilities/cancellation).
 func (l *live) callAndCancel(ctx context.Context, h *host.Host, c *Check, server, tool string) (*answer, error) {
 	a := &answer{}
 	w := &cancelWatcher{}
@@ -40,11 +39,11 @@ func (l *live) callAndCancel(ctx context.Context, h *host.Host, c *Check, server
 	return a, nil
 }
 
-// cancelWatcher records what a server sends for a cancelled call.
+// cancelWatcher records the messages of a server for a cancelled call.
 type cancelWatcher struct {
 	mu      sync.Mutex
 	seen    []lateMessage
-	stopped chan struct{} // closed when an answer arrives; nil until watch waits for it
+	stopped chan struct{} // closed when an answer arrives; nil until watch waits
 }
 
 type lateMessage struct {
@@ -66,9 +65,9 @@ func (w *cancelWatcher) late(what string) {
 // anAnswer is the text that wire.Call.Late gets for a response.
 const anAnswer = "an answer"
 
-// watch watches for twice the time that the server has to stop, or until it has answered
-// after all. It returns when the last message came, and the reasons to believe that the
-// server did not stop in time.
+// watch watches for twice the time that the server has to stop, or until the server has answered
+// after all. watch returns when the last message came, and the reasons to believe that the server
+// did not stop in time.
 func (w *cancelWatcher) watch(ctx context.Context, within time.Duration, ping func(context.Context) error) (stopped time.Duration, afterCancel []string) {
 	begun := time.Now()
 	waiting, cancel := context.WithTimeout(ctx, 2*within)
@@ -88,7 +87,7 @@ func (w *cancelWatcher) watch(ctx context.Context, within time.Duration, ping fu
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	reported := map[string]bool{} // one message about many progress notifications is enough
+	reported := map[string]bool{} // a single message about many progress notifications is enough
 	for _, s := range w.seen {
 		after := s.at.Sub(begun)
 		stopped = max(stopped, after)

@@ -11,11 +11,11 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/smoke/report"
 )
 
-// capture is a value that later checks can refer to.
+// capture is a value for later checks.
 type capture struct {
 	name         string
 	root         string         // "result", "text", or "" for the whole answer
-	pointer      pointer        // into root; none for all of it
+	pointer      pointer        // into root; none for the whole root
 	written      string         // root and pointer, as in the file
 	find         *regexp.Regexp // nil: the value itself
 	secret       bool
@@ -24,11 +24,11 @@ type capture struct {
 
 // producer is the check that captures a value.
 type producer struct {
-	order, line int    // of its table
-	check       *Check // nil until it has been read
+	order, line int    // of the check's table
+	check       *Check // nil until the check has been read
 }
 
-// readCaptures reads what a check captures.
+// readCaptures reads the captures of a check.
 func (r *fileReader) readCaptures(s *config.Section, c *Check) {
 	table := s.Section("capture")
 	if table == nil {
@@ -60,7 +60,7 @@ func (r *fileReader) readCaptures(s *config.Section, c *Check) {
 	}
 }
 
-// details reads a capture that is a table.
+// details reads a capture in the form of a table.
 func (p *capture) details(s *config.Section, c *Check) {
 	p.written = "text"
 	if s.Has("from") {
@@ -98,7 +98,7 @@ func (p *capture) from(s *config.Section, key string, c *Check) {
 	}
 }
 
-// value returns the value in an answer as JSON, or says why there is none.
+// value returns the value in an answer as JSON, or why the answer has no value.
 func (p *capture) value(a *answer) (raw []byte, problem string) {
 	switch p.root {
 	case "text":
@@ -136,8 +136,8 @@ func (p *capture) value(a *answer) (raw []byte, problem string) {
 	return wire.Quote(found[0]), ""
 }
 
-// capture stores what a check captures from its answer. It returns a problem for each value
-// that is not there.
+// capture stores the captured values of a check's answer, and returns a problem for each missing
+// value.
 func (c *checkRun) capture() []report.Problem {
 	var problems []report.Problem
 	for _, p := range c.captures {

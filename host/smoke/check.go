@@ -13,44 +13,43 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// Check is one [[check]] of a file.
+// Check is a [[check]] of a file.
 type Check struct {
 	// Name is the name in reports; never "".
 	Name string
 	// Line and Column are where the check begins, from 1.
 	Line, Column int
-	// Server is the upstream whose handshake and lists are checked; "" for a
-	// check of a call.
+	// Server is the upstream whose handshake and lists are checked; "" for a check of a call.
 	Server string
 	// Call is the public name of the tool; "" if Code gives the name.
 	Call string
-	// Code is the script to run; the zero value if there is none.
+	// Code is the script to run; the zero value for none.
 	Code  Code
 	place func(path string) regular.Place // of the file
 	// Params are the arguments, and Meta is the _meta of the request: raw JSON objects.
 	// Meta may be nil.
 	Params, Meta []byte
-	// Mock answers the script's calls. If it is nil, the upstreams do.
+	// Mock answers the script's calls. Without a Mock, the upstreams answer.
 	Mock *Mock
 	// Timeout limits the check; 0 means the timeout of the file.
 	Timeout time.Duration
 	// CancelAfter is when the call is cancelled; 0 means never.
 	CancelAfter time.Duration
-	// Approve says what a person would about calls for which policy says "ask": "allow" or
+	// Approve is the decision of a person about calls for which policy says "ask": "allow" or
 	// "deny"; "" if the check does not expect the question.
 	Approve string
-	// Skip is why the check is skipped; "" if it is not.
+	// Skip is why the check is skipped; "" for a check that runs.
 	Skip string
-	// Phase says when it runs, Tags are its own and those of the file, and Row is the
-	// number of its row, from 1; 0 if it has none.
+	// Phase is the time of the check, Tags are the tags of the check and its file, and Row is the
+	// number of its row, from 1; 0 for none.
 	Phase Phase
 	Tags  []string
 	Row   int
 
 	captures []capture
 	retry    retry
-	needs    []string       // captured values that it refers to
-	uses     map[string]int // how often it refers to each value
+	needs    []string       // the captured values in its references
+	uses     map[string]int // the number of references to each value
 	from     *source
 
 	number int // among the tables of its phase, from 1
@@ -58,7 +57,7 @@ type Check struct {
 	within time.Duration // of cancelled_within
 
 	schemas  []string // files with JSON Schemas
-	refused  bool     // policy has to ask for the call or deny it
+	refused  bool     // policy has to ask for the call or deny the call
 	snapshot *snapshot
 	ignored  []pointer // of snapshot_ignore
 }
@@ -66,17 +65,17 @@ type Check struct {
 // Code says where a script is.
 type Code struct {
 	Inline string // the script itself
-	File   string // path of a script, or of a definition when it ends in .json
+	File   string // path of a script, or of a definition in a .json file
 	Saved  string // name of a saved tool
 }
 
-// none reports whether there is no script.
+// none reports whether c has no script.
 func (c Code) none() bool { return c == Code{} }
 
 // label returns the name of the check in messages about the file.
 func (c *Check) label() string { return fmt.Sprintf("%s %q", c.Phase.key(), c.Name) }
 
-// has reports whether the check has an expectation with one of the keys.
+// has reports whether the check has an expectation with any of the keys.
 func (c *Check) has(keys ...string) bool {
 	for _, w := range c.wants {
 		for _, k := range keys {
@@ -129,8 +128,7 @@ func (r *fileReader) readCheck(s *config.Section, c *Check) {
 	s.Close(checkAliases)
 }
 
-// kind returns what is checked. It reports a check that names nothing to check, or too
-// much.
+// kind returns the kind of the check. A check with no subject, or with too many, is reported.
 func (c *Check) kind(s *config.Section) kinds {
 	switch {
 	case s.Has("server") && (s.Has("call") || s.Has("code")):
@@ -164,8 +162,7 @@ func (r *fileReader) request(s *config.Section, c *Check) {
 	}
 }
 
-// toolName returns the name of the check's script; "" if the definition in its file has the
-// name.
+// toolName returns the name of the check's script; "" if the definition in its file has the name.
 func (c *Check) toolName() string {
 	if c.Call != "" || c.Code.Saved != "" {
 		return cmp.Or(c.Call, c.Code.Saved)
@@ -179,8 +176,8 @@ func (c *Check) toolName() string {
 	return strings.TrimSuffix(filepath.Base(c.Code.File), filepath.Ext(c.Code.File))
 }
 
-// code reads the reference to a script. A name with an extension is a file, text that
-// cannot be a name is a script, and any other name is a saved tool.
+// code reads the reference to a script. A name with an extension is a file, text that cannot be a
+// name is a script, and any other name is a saved tool.
 func (r *fileReader) code(s *config.Section) Code {
 	text, ok := s.Verbatim("code")
 	switch ext := filepath.Ext(text); {

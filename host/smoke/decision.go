@@ -8,8 +8,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/smoke/expect"
 )
 
-// readDecision reads what policy has to decide about the call: an action, or a table with
-// the rule that has to decide and the client that it is decided for.
+// readDecision reads the expected policy decision about the call: an action, or a table with the
+// deciding rule and the client.
 func readDecision(r *fileReader, s *config.Section, key string) (matcher, updater) {
 	var action, rule, client string
 	var ok bool

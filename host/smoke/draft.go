@@ -13,10 +13,10 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/tomldoc"
 )
 
-// Draft is what a first file of checks is made from. Everything that servers say in it is
-// untrusted: it becomes data or comments of the file, and never refers to variables.
+// Draft has the contents of a first file of checks. All texts of servers are untrusted: they become
+// data or comments of the file, and never refer to variables.
 type Draft struct {
-	// Path is the file, as a person would write it.
+	// Path is the file, as a person would write the path.
 	Path string
 	// Config is the configuration that the file uses, as its path in the file; "" for none.
 	Config string
@@ -25,7 +25,7 @@ type Draft struct {
 	Servers   []DraftServer
 	// Saved are the saved tools.
 	Saved []tools.Definition
-	// All writes a skipped check also for each tool that may change something.
+	// All also writes a skipped check for each tool that may change data.
 	All bool
 	// Lock makes the file compare the definitions with a lock, which --record has to write
 	// first.
@@ -34,41 +34,41 @@ type Draft struct {
 	LeftOut []string
 }
 
-// DraftServer is a server with what it offers.
+// DraftServer is a server with its offer.
 type DraftServer struct {
 	Name string
-	// Names are what it lists, by surface: the keys of the definitions.
+	// Names are the server's lists, by surface: the keys of the definitions.
 	Names map[wire.Surface][]string
-	Tools []DraftTool // those that clients can call
+	Tools []DraftTool // the tools that clients can call
 }
 
 // DraftTool is a tool that a file of checks may call.
 type DraftTool struct {
 	Name       string // public name
 	Definition []byte // raw definition, without secrets
-	// Refused is why a check of it does not pass, if that is known; "" otherwise.
+	// Refused is why a check of the tool cannot pass, if known; "" otherwise.
 	Refused string
 }
 
-// DraftSummary says what is in a file that Draft.Text has returned.
+// DraftSummary counts the contents of a file that Draft.Text has returned.
 type DraftSummary struct {
 	Checks  int // all
-	Skipped int // those that a person has to complete
+	Skipped int // checks for a person to complete
 	Left    int // tools without a check
 }
 
-// maxDrafted is how many tools of one server get a check.
+// maxDrafted is how many tools of a server get a check.
 const maxDrafted = 100
 
-// ReadOnly reports whether the tool says that it does not change anything (MCP 2025-11-25,
-// ToolAnnotations). Only such tools are called by a file that nobody has looked at.
+// ReadOnly reports whether the tool claims not to change anything (MCP 2025-11-25,
+// ToolAnnotations). A file calls only such tools before a person has read the file.
 func (t *DraftTool) ReadOnly() bool {
 	hint, _ := wire.Get(t.Definition, "annotations", "readOnlyHint")
 	return string(hint) == "true"
 }
 
-// Arguments returns arguments that the tool can be called with, as a JSON object; false if
-// only a person can know them.
+// Arguments returns arguments for a call of the tool, as a JSON object; false if only a person can
+// know arguments.
 func (t *DraftTool) Arguments() (args []byte, ok bool) {
 	schema, _ := wire.Get(t.Definition, "inputSchema")
 	p := draftParams(schema)
@@ -110,14 +110,14 @@ func (w *draftWriter) line(format string, args ...any) {
 	fmt.Fprintf(&w.text, format+"\n", args...)
 }
 
-// comment writes a comment, on as many lines as it needs.
+// comment writes a comment, on as many lines as needed.
 func (w *draftWriter) comment(text string) {
 	for _, line := range display.Wrap(display.EscapeLine(text), 90) {
 		w.line("# %s", strings.TrimSpace(line))
 	}
 }
 
-// check begins a check, with a comment above it.
+// check begins a check, with a comment above.
 func (w *draftWriter) check(comment string) {
 	w.line("")
 	if comment != "" {
@@ -127,19 +127,19 @@ func (w *draftWriter) check(comment string) {
 	w.Checks++
 }
 
-// skip makes a check one that is skipped.
+// skip marks a check as skipped.
 func (w *draftWriter) skip(why string) {
 	w.line("skip = %s", draftString(why))
 	w.Skipped++
 }
 
-// server writes the checks of a server: what it offers, and calls of its tools.
+// server writes the checks of a server: its lists, and calls of its tools.
 func (w *draftWriter) server(s *DraftServer) {
 	w.check("")
 	w.line("server = %s", draftString(s.Name))
 	for _, surface := range []wire.Surface{wire.Tools, wire.Templates, wire.Prompts} { // resources come and go
 		names := slices.DeleteFunc(slices.Clone(s.Names[surface]), func(name string) bool {
-			return strings.Contains(name, "\x00") // strings of a file cannot have it
+			return strings.Contains(name, "\x00") // strings of a file cannot have NUL
 		})
 		if len(names) > 0 {
 			w.line("expect.%s = %s", keyOf(surface), draftStrings(names))
@@ -163,7 +163,7 @@ func (w *draftWriter) server(s *DraftServer) {
 	w.left(left)
 }
 
-// keyOf returns the expectation of what a server lists.
+// keyOf returns the key of the expectation for a list of a server.
 func keyOf(surface wire.Surface) string {
 	for key, s := range surfaceOf {
 		if s.surface == surface {
@@ -203,7 +203,7 @@ func (w *draftWriter) left(names []string) {
 	w.comment("Not called, because they do not say that they only read: " + strings.Join(names, ", "))
 }
 
-// saved writes the check of a saved tool. What its script does is not known here.
+// saved writes the check of a saved tool. The effect of the tool's script is not known here.
 func (w *draftWriter) saved(def *tools.Definition) {
 	w.check(display.Line(def.Description, 90))
 	w.line("call = %s", draftString(def.Name))
@@ -226,10 +226,10 @@ func draftString(text string) string {
 	return tomldoc.QuoteLine(protected(text))
 }
 
-// maxDraftLine is how long a list on one line may be, in bytes.
+// maxDraftLine is how long a list on a line may be, in bytes.
 const maxDraftLine = 80
 
-// draftStrings returns a list, on one line if it is short.
+// draftStrings returns a list, on a single line if short.
 func draftStrings(texts []string) string {
 	quoted := make([]string, len(texts))
 	for i, text := range texts {

@@ -9,19 +9,18 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/jsonvalue"
 )
 
-// draftedParams are arguments for a tool that nobody has called yet.
+// draftedParams are arguments for a tool without earlier calls.
 type draftedParams struct {
 	args   []byte // the JSON object
-	text   string // it as a TOML value, with empty values for a person to replace; "" for none
-	reason string // what a person has to do before the tool can be called; "" if it can
+	text   string // the arguments as a TOML value, with empty values for a person to replace; "" for none
+	reason string // the task for a person before the tool can be called; "" for none
 }
 
 // maxDraftedParams bounds the text of arguments, in bytes.
 const maxDraftedParams = 2000
 
-// draftParams finds arguments that are valid for a schema: the required ones, with the values
-// that the schema itself gives. It gives none of its own, because a tool could do anything
-// with them.
+// draftParams finds arguments that are valid for a schema: the required arguments, with the values
+// of the schema itself. draftParams invents no values, because a tool could do anything with them.
 func draftParams(schema []byte) draftedParams {
 	compiled, err := tools.CompileInputSchema(schema, "inputSchema")
 	if err != nil {
@@ -59,11 +58,11 @@ func draftParams(schema []byte) draftedParams {
 func requiredOf(schema []byte) []string {
 	raw, _ := wire.Get(schema, "required")
 	var names []string
-	_ = jsonvalue.Unmarshal(raw, &names) // none, unless it is an array of strings
+	_ = jsonvalue.Unmarshal(raw, &names) // none, unless raw is an array of strings
 	return names
 }
 
-// givenValue returns a value that the schema of a property gives.
+// givenValue returns a value in the schema of a property.
 func givenValue(property []byte) ([]byte, bool) {
 	for _, key := range []string{"const", "default"} {
 		if value, ok := wire.Get(property, key); ok {

@@ -25,7 +25,7 @@ type failedError struct{ reason string }
 
 func (e *failedError) Error() string { return e.reason }
 
-// withTimeout returns a context that ends when the check takes too long.
+// withTimeout returns a context that ends at the timeout of the check.
 func withTimeout(ctx context.Context, c *Check, f *File) (context.Context, context.CancelFunc) {
 	limit := cmp.Or(c.Timeout, f.Timeout)
 	return context.WithTimeoutCause(ctx, limit, &timeoutError{limit})
@@ -39,8 +39,8 @@ func (c *Check) withCancelAfter(ctx context.Context) (context.Context, context.C
 	return context.WithTimeoutCause(ctx, c.CancelAfter, errCancelled)
 }
 
-// endError says what err, with which a call ended, means: nil if the call was cancelled as
-// intended, a failedError if it failed, or the cause of ctx if the run is ending.
+// endError translates the error of a call: nil if the call was cancelled as intended, a failedError
+// for a failure, or the cause of ctx if the run is ending.
 func (c *Check) endError(ctx context.Context, a *answer, err error) error {
 	cause := context.Cause(ctx)
 	var late *timeoutError

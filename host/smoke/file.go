@@ -17,38 +17,38 @@ import (
 
 // File is a file of checks.
 type File struct {
-	// Path is the path as the caller wrote it.
+	// Path is the path as the caller wrote the path.
 	Path string
-	// Config is the configuration in the file, with that of the environment.
+	// Config is the configuration in the file, with the configuration of the environment.
 	Config *config.Config
 	Checks []*Check // in the order in which they run: setup, checks, teardown
-	// Profiles are the names of its profiles.
+	// Profiles are the names of the file's profiles.
 	Profiles []string
-	// Timeout limits checks that have none of their own. Startup is how long servers may
-	// take to start.
+	// Timeout limits checks without their own timeout. Startup is how long servers may take to
+	// start.
 	Timeout, Startup time.Duration
 
-	// unset says, by upstream, which variables are missing, so that the upstream cannot be
-	// used. Checks with mocks do not need it.
+	// unset has, by upstream, the missing variables for which the upstream cannot be used. Checks
+	// with mocks do not need unset.
 	unset map[string]error
 
-	// What references stand for: variables, and values that checks capture.
+	// The values of references: variables, and values that checks capture.
 	vars     map[string]value
 	captures map[string]*producer
 
-	tags     []string // of all its checks
-	extends  string   // path of the configuration that it uses; "" for none
+	tags     []string // of all checks of the file
+	extends  string   // path of the configuration; "" for none
 	rowFiles []string // files of rows
 	reader   *fileReader
 
 	ownTimeout bool   // Timeout is set in the file
 	verifyPins bool   // the servers have to be as they were pinned
-	outside    bool   // files that it names may be anywhere
+	outside    bool   // files named in the file may be anywhere
 	offline    bool   // see LoadOptions
 	data       []byte // content
 }
 
-// LoadOptions says what a file of checks may do.
+// LoadOptions are the permissions of a file of checks.
 type LoadOptions struct {
 	Load config.LoadOptions
 	// Outside lets a file name files outside its own folder.
@@ -57,16 +57,15 @@ type LoadOptions struct {
 	// environment variable and no saved tool is read, and the limits are at most the
 	// defaults.
 	Offline bool
-	// Config is the path of a configuration that the file uses instead of its own; "": its
-	// own.
+	// Config is the path of a configuration that replaces the file's own; "": no replacement.
 	Config string
-	// Profile is the profile that is used; "" for none.
+	// Profile is the profile in use; "" for none.
 	Profile string
-	// Vars are variables, as JSON, that replace those of the file.
+	// Vars are variables, as JSON, that replace the variables of the file.
 	Vars map[string][]byte
 }
 
-// Load reads a file. The error is one or more *config.Problem, joined.
+// Load reads a file. The error is a joined list of *config.Problem.
 func Load(path string, opts LoadOptions) (*File, error) {
 	data, err := config.ReadFile(opts.Load, path)
 	if err != nil {
@@ -75,8 +74,8 @@ func Load(path string, opts LoadOptions) (*File, error) {
 	return Parse(path, data, opts)
 }
 
-// Parse is Load for content in memory. It does not look at the files that the content
-// names, except JSON Schemas, rows and the configuration. It keeps data.
+// Parse is Load for content in memory. Of the files named in the content, Parse reads only JSON
+// Schemas, rows and the configuration. The result keeps data.
 func Parse(path string, data []byte, opts LoadOptions) (*File, error) {
 	f, err := parse(path, data, opts)
 	if err != nil {
@@ -85,7 +84,7 @@ func Parse(path string, data []byte, opts LoadOptions) (*File, error) {
 	return f, nil
 }
 
-// parse is Parse that also returns a file with problems, as far as it could be read.
+// parse is Parse, but also returns a file with problems, as far as readable.
 func parse(path string, data []byte, opts LoadOptions) (*File, error) {
 	f := &File{
 		Path: path, Timeout: DefaultTimeout, Startup: DefaultStartup, data: data, unset: map[string]error{},
@@ -116,16 +115,16 @@ func parse(path string, data []byte, opts LoadOptions) (*File, error) {
 	return f, r.crossCheck()
 }
 
-// fileReader reads one file.
+// fileReader reads a file.
 type fileReader struct {
 	opts LoadOptions
 	file *File
 	dir  string
 
-	check   *Check // the one being read
-	planned *Check // what it was when the file was read; nil while that is done
-	// snapshots has the check of each snapshot, by its name in lower case, since some
-	// systems do not distinguish cases.
+	check   *Check // the check being read
+	planned *Check // the check as first read; nil during the first reading
+	// snapshots has the check of each snapshot, by its name in lower case, since some systems do
+	// not distinguish cases.
 	snapshots map[string]string
 }
 
@@ -148,7 +147,7 @@ func (r *fileReader) read(top *config.Section) {
 	}
 }
 
-// announce records what the check in a table will capture.
+// announce records the captures of the check in a table.
 func (r *fileReader) announce(from *source) {
 	if !from.section.IsTable("capture") {
 		return
@@ -163,7 +162,7 @@ func (r *fileReader) announce(from *source) {
 	}
 }
 
-// readTable reads a table: one check, or one for each of its rows.
+// readTable reads a table: a check, or a check for each of its rows.
 func (r *fileReader) readTable(from *source) {
 	for _, row := range r.rows(from.section) {
 		one := *from
@@ -197,10 +196,10 @@ func (r *fileReader) crossCheck() error {
 	return errors.Join(errs...)
 }
 
-// checkServer reports a check of a server that there is not.
+// checkServer reports a check of an unknown server.
 func (r *fileReader) checkServer(c *Check) *config.Problem {
 	if r.opts.Offline && r.file.extends != "" {
-		return nil // the servers there are not known
+		return nil // the configuration's servers are not known
 	}
 	servers := map[string]bool{}
 	var names []string
@@ -220,9 +219,9 @@ func (r *fileReader) checkServer(c *Check) *config.Problem {
 	return problem
 }
 
-// path returns the path of a file that is named under a key: absolute, or relative like the
-// path of the file of checks. The file must be below the folder of the file of checks,
-// unless Outside is set.
+// path returns the path of a file that is named under a key: absolute, or relative like the path of
+// the file of checks. The file must be below the folder of the file of checks, unless Outside is
+// set.
 func (r *fileReader) path(s *config.Section, key, name string) string {
 	name = filepath.FromSlash(name)
 	if !r.opts.Outside && name != "" && !filepath.IsLocal(name) {
@@ -239,7 +238,7 @@ func (r *fileReader) join(name string) string {
 	return filepath.Join(r.dir, name)
 }
 
-// place returns the place of a file that path has returned.
+// place returns the place of a file for a result of path.
 func (f *File) place(path string) regular.Place {
 	dir := filepath.Dir(f.Path)
 	if f.outside {
@@ -255,8 +254,8 @@ func (f *File) place(path string) regular.Place {
 // reserved are the endings of TOML files that do not hold checks.
 var reserved = []string{".cassette.toml", ".lock.toml", rowsSuffix}
 
-// Files returns the files of checks that arguments name. A directory stands for all *.toml
-// files in it, sorted by name, except config.toml, cassettes, locks and rows.
+// Files returns the files of checks for arguments. A directory stands for all its *.toml files,
+// sorted by name, except config.toml, cassettes, locks and rows.
 func Files(args []string) ([]string, error) {
 	var files []string
 	for _, arg := range args {

@@ -6,9 +6,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 )
 
-// Inputs returns the files that the checks of a file depend on: the file itself, scripts,
-// cassettes, locks, rows, snapshots and its configuration, whether they exist or not, as far
-// as the file can be read.
+// Inputs returns the files on which the checks of a file depend: the file itself, scripts,
+// cassettes, locks, rows, snapshots and its configuration, whether they exist or not, as far as the
+// file can be read.
 func Inputs(path string, opts LoadOptions) []string {
 	names := []string{path}
 	data, err := config.ReadFile(opts.Load, path)

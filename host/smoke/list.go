@@ -13,13 +13,12 @@ type Planned struct {
 	Line  int      `json:"line"`  // in the file, from 1
 	Tags  []string `json:"tags"`
 	Row   int      `json:"row"` // from 1; 0 if the check has no rows
-	// Call is the tool that is called, Server the server that is checked; one of them, or
-	// both, are "".
+	// Call is the tool of a call, Server the server of a check of lists; "" where absent.
 	Call   string `json:"call"`
 	Server string `json:"server"`
-	// Needs are the names of the checks whose captured values it needs.
+	// Needs are the names of the checks whose captured values the check needs.
 	Needs []string `json:"needs"`
-	// Skip is why it will be skipped; "" if it will not.
+	// Skip is why the check will be skipped; "" for a check that will run.
 	Skip string `json:"skip"`
 }
 
@@ -30,8 +29,8 @@ type PlannedFile struct {
 	Checks []Planned
 }
 
-// List returns what Run would run, in that order, without secrets. It starts nothing. It
-// reads the files, and those with schemas, rows and configurations that they name.
+// List returns the checks that Run would run, in the same order, without secrets. List starts no
+// process, and reads the files, with their schemas, rows and configurations.
 func (r *Runner) List(ctx context.Context, paths []string) []PlannedFile {
 	listing := &run{Runner: r}
 	var files []PlannedFile

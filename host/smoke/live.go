@@ -24,16 +24,16 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// live is the real host that the checks of a file run in. The first check that needs the
-// host starts it. It has a store of its own, with the saved tools and the checks' scripts,
-// so that the user's store stays unchanged.
+// live is the real host for the checks of a file. The first check that needs the host starts the
+// host. The host has its own store, with the saved tools and the checks' scripts, so the user's
+// store stays unchanged.
 type live struct {
 	file    *File
 	opts    *Options
 	scripts *scripts
 	sandbox func() *sandbox.Sandbox
 	log     *slog.Logger
-	mask    func(string) string // removes secrets, also those that are captured
+	mask    func(string) string // removes secrets, including captured secrets
 	runs    runs
 
 	once  sync.Once
@@ -64,7 +64,7 @@ func (l *live) open() error {
 	}
 	cfg := *l.file.Config
 	cfg.Store = config.Store{Dir: dir} // no fleet
-	cfg.Journal = config.Journal{}     // the result of a check has all that is needed
+	cfg.Journal = config.Journal{}     // the result of a check has all needed records
 	cfg.Upstreams = slices.Clone(cfg.Upstreams)
 	for i := range cfg.Upstreams {
 		u := &cfg.Upstreams[i]
@@ -79,7 +79,7 @@ func (l *live) open() error {
 		Version: l.opts.Version, Log: l.log, CacheDir: l.opts.CacheDir, Clients: host.NoClient, Whole: true, Runs: &l.runs, Person: rehearsed, Idle: !scripts,
 	}
 	if cfg.Execution.MaxConcurrent == 0 && cfg.Execution.MaxQueued == int(limits.Queue.Default) && cfg.Execution.MaxTotalMemory == 0 {
-		opts.Sandbox = l.sandbox() // creating another one takes time
+		opts.Sandbox = l.sandbox() // creating another sandbox takes time
 		if scripts {
 			opts.Sandbox.Ready() // soon, while servers start
 		}
@@ -116,9 +116,9 @@ func putTool(dir string, def tools.Definition) error {
 	return writeTool(dir, def.Name, text)
 }
 
-// close stops the host if it was started. It may be called more than once.
+// close stops the host if the host was started. close may be called more than once.
 func (l *live) close() {
-	l.once.Do(func() {}) // so that it is not started any more
+	l.once.Do(func() {}) // from now on no host is started
 	l.ended.Do(l.end)
 }
 
@@ -232,8 +232,8 @@ func (a *answer) setReply(reply wire.Reply) error {
 	return nil
 }
 
-// waitForServers waits until the upstream that the tool belongs to has started, or all
-// upstreams if it is a script. If one does not start, the call itself reports it.
+// waitForServers waits until the upstream of the tool has started, or all upstreams for a script.
+// The call itself reports an upstream that does not start.
 func (l *live) waitForServers(ctx context.Context, h *host.Host, name string) error {
 	outer := ctx
 	ctx, cancel := context.WithTimeout(ctx, l.file.Startup)
@@ -262,8 +262,7 @@ func (l *live) waitForServers(ctx context.Context, h *host.Host, name string) er
 	return l.checkPins(ctx, server, offers)
 }
 
-// checkVariables returns an error if variables are not set that the configuration of a
-// server needs.
+// checkVariables returns an error if the configuration of a server needs unset variables.
 func (l *live) checkVariables(server string) error {
 	if err := l.file.unset[server]; err != nil {
 		return broken(err, "%v", err)
@@ -281,8 +280,8 @@ func (l *live) checkScript(name string) error {
 	return nil
 }
 
-// owner returns the upstream that a tool belongs to, going by the prefix of its public
-// name; "" if there is none.
+// owner returns the upstream of a tool, judging by the prefix of the tool's public name; "" for
+// none.
 func (l *live) owner(name string) string {
 	if _, own := l.scripts.own()[name]; own {
 		return ""
@@ -296,8 +295,8 @@ func (l *live) owner(name string) string {
 	return owner
 }
 
-// startError returns the error for a check whose upstream could not be started, with what
-// that wrote to stderr; nil if err is nil.
+// startError returns the error for a check whose upstream could not be started, with the upstream's
+// stderr; nil if err is nil.
 func (l *live) startError(server string, err error) error {
 	if err == nil {
 		return nil

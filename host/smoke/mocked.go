@@ -19,7 +19,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/script/sandbox"
 )
 
-// mocked runs scripts of checks with mocked answers. It starts no upstream.
+// mocked runs scripts of checks with mocked answers, without upstreams.
 type mocked struct {
 	scripts *scripts
 	sandbox func() *sandbox.Sandbox
@@ -43,7 +43,7 @@ func (m *mocked) call(ctx context.Context, c *Check, f *File) (*answer, error) {
 		return nil, broken(err, "%v", err)
 	}
 	box := m.sandbox()
-	select { // the time for compiling it is not part of the check
+	select { // the time for compiling is not part of the check
 	case <-box.Ready():
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
@@ -91,7 +91,7 @@ func runScript(ctx context.Context, c *Check, f *File, call func(ctx context.Con
 	return a, err
 }
 
-// unmockedText lists the calls that no mock answered.
+// unmockedText lists the calls without a mock.
 func unmockedText(missing []*cassette.UnmatchedError) string {
 	lines := make([]string, len(missing))
 	for i, m := range missing {

@@ -58,7 +58,7 @@ func (r *fileReader) mock(s *config.Section) *Mock {
 	return m
 }
 
-// cassette returns a new cassette for one run.
+// cassette returns a new cassette for a run.
 func (m *Mock) cassette(ctx context.Context) (*cassette.Cassette, error) {
 	if m.File == "" {
 		return cassette.New(m.Inline...)

@@ -7,9 +7,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 )
 
-// needed reports whether a check of the file may need an upstream. A configuration can have
-// many that the file has no use for, and they are not started, except for the coverage of
-// their tools.
+// needed reports whether a check of the file may need an upstream. A configuration can have many
+// upstreams without a use for the file, and they are not started, except for the coverage of their
+// tools.
 func (l *live) needed(u *config.Upstream) bool {
 	if l.opts.Coverage != nil {
 		return true

@@ -24,7 +24,7 @@ func explainOffline(err error) error {
 	return err
 }
 
-// notRead changes the message if it is about a variable that is not set.
+// notRead changes the message of a problem about an unset variable.
 func notRead(problem *config.Problem) {
 	var unset *config.UnsetError
 	if errors.As(problem, &unset) {
@@ -32,7 +32,7 @@ func notRead(problem *config.Problem) {
 	}
 }
 
-// explain returns the problem with the reason that offline files have for it.
+// explain returns the problem with the reason for offline files.
 func (f *File) explain(problem *config.Problem) *config.Problem {
 	if f.offline {
 		notRead(problem)
@@ -40,7 +40,7 @@ func (f *File) explain(problem *config.Problem) *config.Problem {
 	return problem
 }
 
-// offline returns the check as it runs without servers: with its mocks, or with none.
+// offline returns the check as run without servers: with its mocks, or with no mocks.
 func (c *Check) offline(f *File) (*Check, error) {
 	switch {
 	case c.Mock != nil:

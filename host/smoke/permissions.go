@@ -10,7 +10,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// readPermissions reads what a script may call at most.
+// readPermissions reads the largest expected permissions of a script.
 func readPermissions(_ *fileReader, s *config.Section, key string) (matcher, updater) {
 	allowed := s.Strings(key)
 	for _, target := range allowed {
@@ -54,7 +54,7 @@ func targets(list []string) string {
 	return strings.Join(list, ", ")
 }
 
-// permissions returns what the script that has answered may call.
+// permissions returns the permissions of the script that has answered.
 func (a *answer) permissions() (*tools.Permissions, *expect.Mismatch) {
 	if a.run == nil {
 		return nil, &expect.Mismatch{Message: "only scripts have this, and the answer is not from a script"}

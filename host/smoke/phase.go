@@ -16,7 +16,7 @@ type Phase string
 
 // The phases, in their order.
 const (
-	Setup    Phase = "setup" // before the checks of its file
+	Setup    Phase = "setup" // before the checks of the file
 	Main     Phase = ""
 	Teardown Phase = "teardown" // after them, whatever has happened
 )
@@ -24,7 +24,7 @@ const (
 // key returns the key of the tables of a phase.
 func (p Phase) key() string { return cmp.Or(string(p), "check") }
 
-// source is the table that a check is read from.
+// source is the table of a check.
 type source struct {
 	section *config.Section
 	phase   Phase
@@ -63,7 +63,7 @@ func (r row) has(name string) bool {
 	return ok
 }
 
-// label returns what messages about the file call the table: its name as it is written.
+// label returns the name of the table in messages about the file: the written name.
 func (from *source) label() string {
 	c := Check{Phase: from.phase}
 	c.Name, _ = from.written("name")
@@ -73,7 +73,7 @@ func (from *source) label() string {
 	return c.label()
 }
 
-// written returns the string under a key of the table as it is written.
+// written returns the string under a key of the table, as written.
 func (from *source) written(key string) (string, bool) {
 	if !from.section.IsString(key) {
 		return "", false
@@ -81,13 +81,13 @@ func (from *source) written(key string) (string, bool) {
 	return from.section.Verbatim(key)
 }
 
-// setName gives the check with an index in its phase a name, if it has none.
+// setName names a nameless check by its index in its phase.
 func (c *Check) setName(index int) {
 	c.Name = cmp.Or(c.Name, c.Call, c.Server, fmt.Sprintf("%s %d", c.Phase.key(), index+1))
 }
 
-// begin reads what a check is called and where it is. A name whose value is not known yet
-// stays as it is written. Names are keys: variables are not expanded in them.
+// begin reads the name and the position of a check. A name with unknown values stays as written.
+// Names are keys: variables are not expanded there.
 func (r *fileReader) begin(s *config.Section, from *source, c *Check) {
 	*c = Check{
 		place: r.file.place, Params: []byte("{}"), within: defaultCancelled, number: from.index + 1,
@@ -109,8 +109,8 @@ func (r *fileReader) begin(s *config.Section, from *source, c *Check) {
 	}
 }
 
-// ready returns the check as it runs: with the values that other checks have captured. The
-// error is a *BrokenError.
+// ready returns the check as run: with the values that other checks have captured. The error is a
+// *BrokenError.
 func (f *File) ready(ctx context.Context, c *Check, captured func(name string) ([]byte, error), hide func(...string)) (*Check, error) {
 	if !c.from.again {
 		return c, nil

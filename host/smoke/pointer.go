@@ -12,7 +12,7 @@ import (
 // pointer is a JSON pointer (RFC 6901) to members of a value, as its steps.
 type pointer []string
 
-// anyStep is the step for every member or item in a pointer to what is replaced.
+// anyStep is the step for every member or item, in a pointer to replaced values.
 const anyStep = "*"
 
 func parsePointer(text string) (pointer, error) {
@@ -29,7 +29,7 @@ func parsePointer(text string) (pointer, error) {
 	return steps, nil
 }
 
-// String returns the pointer as it is written.
+// String returns the pointer as written.
 func (p pointer) String() string {
 	var b strings.Builder
 	for _, step := range p {
@@ -38,8 +38,8 @@ func (p pointer) String() string {
 	return b.String()
 }
 
-// find returns the value in raw JSON that the pointer leads to. Otherwise, at is the index of
-// the first step that leads nowhere.
+// find returns the target of the pointer in raw JSON. Without a target, at is the index of the
+// first step that leads nowhere.
 func (p pointer) find(raw json.RawMessage) (found json.RawMessage, at int, ok bool) {
 	for at, step := range p {
 		if items, err := wire.Elements(raw); err == nil {
@@ -55,8 +55,8 @@ func (p pointer) find(raw json.RawMessage) (found json.RawMessage, at int, ok bo
 	return raw, len(p), true
 }
 
-// replace replaces the values that the pointer leads to in a value of jsonvalue.Decode, which it
-// changes. It returns the value.
+// replace replaces the targets of the pointer in a value of jsonvalue.Decode. v is changed, and
+// returned.
 func (p pointer) replace(v, with any) any {
 	if len(p) == 0 {
 		return with

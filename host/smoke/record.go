@@ -48,14 +48,14 @@ type recordings struct {
 	order  []string
 }
 
-// recording holds the interactions recorded for one cassette.
+// recording holds the interactions recorded for a cassette.
 type recording struct {
 	at   regular.Place
 	made []cassette.Interaction
 }
 
-// add adds the interactions of a check. If another check has recorded the same call, one
-// answer is enough, since each check starts the cassette from the beginning.
+// add adds the interactions of a check. Of a call that another check has recorded, a single answer
+// is enough, since each check starts the cassette from the beginning.
 func (r *recordings) add(at regular.Place, made []cassette.Interaction) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -72,7 +72,8 @@ func (r *recordings) add(at regular.Place, made []cassette.Interaction) {
 	rec.made = merge(rec.made, made)
 }
 
-// merge returns the interactions of a, and those of b that a run recorded as b would lack.
+// merge returns the interactions of a, and the interactions of b that a lacks for a run recorded as
+// b.
 func merge(a, b []cassette.Interaction) []cassette.Interaction {
 	spare := map[string]int{}
 	for _, i := range a {
@@ -88,10 +89,10 @@ func merge(a, b []cassette.Interaction) []cassette.Interaction {
 	return a
 }
 
-// callKey returns a key for the call that an interaction answers.
+// callKey returns a key for the call of an interaction.
 func callKey(i cassette.Interaction) string {
 	var params any
-	if jsonvalue.Unmarshal(i.Params, &params) == nil { // otherwise it is for any params
+	if jsonvalue.Unmarshal(i.Params, &params) == nil { // otherwise the interaction is for any params
 		if sorted, err := json.Marshal(params); err == nil {
 			return i.Server + "." + i.Tool + string(sorted)
 		}
@@ -99,8 +100,8 @@ func callKey(i cassette.Interaction) string {
 	return i.Server + "." + i.Tool
 }
 
-// write writes the cassettes. Existing interactions are kept after the new ones, since
-// checks that did not run may need them, except those for the same calls. A cassette in
+// write writes the cassettes. Existing interactions are kept after the new interactions, since
+// checks that did not run may need them, except interactions for the same calls. A cassette in
 // complete is replaced. Each written file is passed to wrote.
 func (r *recordings) write(ctx context.Context, complete map[string]bool, wrote func(path, what string)) error {
 	var errs []error
@@ -129,7 +130,7 @@ func (r *recordings) write(ctx context.Context, complete map[string]bool, wrote 
 	return errors.Join(errs...)
 }
 
-// lockFile returns the lock that a check of a server is compared with; "" if there is none.
+// lockFile returns the lock for a check of a server; "" for none.
 func (c *Check) lockFile() string {
 	for _, w := range c.wants {
 		if w.lock != "" {
@@ -139,7 +140,7 @@ func (c *Check) lockFile() string {
 	return ""
 }
 
-// writeLock writes the lock of a check of a server, if it is missing or out of date.
+// writeLock writes the lock of a check of a server, if the lock is missing or out of date.
 func (r *run) writeLock(ctx context.Context, c *checkRun) error {
 	path := c.lockFile()
 	if path == "" {

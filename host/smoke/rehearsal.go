@@ -14,7 +14,7 @@ const (
 	approveDeny  = "deny"
 )
 
-// readApprove reads what a person would say.
+// readApprove reads the decision of a person.
 func (c *Check) readApprove(s *config.Section) {
 	text, ok := s.String("approve")
 	switch {
@@ -35,10 +35,10 @@ func (c *Check) rehearsing(ctx context.Context) context.Context {
 	return context.WithValue(ctx, rehearsalKey{}, c)
 }
 
-// errUnexpected says that a check does not say what a person would.
+// errUnexpected is the error for a question to a person in a check without the person's decision.
 var errUnexpected = errors.New(`the check does not say what a person decides (approve = "allow" or "deny")`)
 
-// rehearsed decides as the check says; it is an approval.Person.
+// rehearsed decides as the check says, and is an approval.Person.
 func rehearsed(ctx context.Context, _ approval.Question) (approval.Verdict, error) {
 	c, _ := ctx.Value(rehearsalKey{}).(*Check)
 	if c == nil || c.Approve == "" {

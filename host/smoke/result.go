@@ -12,13 +12,13 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// What a report shows at most, in bytes.
+// The limits of a report, in bytes.
 const (
 	maxOutput = 4 << 10 // of an answer
 	maxCell   = 200     // of a value in a row
 )
 
-// resultOf returns the result of a check, given its answer or the error instead of one.
+// resultOf returns the result of a check, given its answer or an error.
 func (c *Check) resultOf(path string, a *answer, err error) report.Result {
 	r := c.blankResult(path)
 	var failed *failedError
@@ -26,7 +26,7 @@ func (c *Check) resultOf(path string, a *answer, err error) report.Result {
 	case errors.As(err, &failed):
 		r.Status, r.Problems = report.Failed, []report.Problem{{Message: failed.reason, Line: c.Line, Column: c.Column}}
 	case err != nil:
-		first, rest, _ := strings.Cut(err.Error(), "\n") // rest: what a server wrote to stderr, for example
+		first, rest, _ := strings.Cut(err.Error(), "\n") // rest: the stderr of a server, for example
 		r.Status, r.Problems = report.Broken, []report.Problem{{Message: first, Got: rest, Line: c.Line, Column: c.Column}}
 		var b *BrokenError
 		if errors.As(err, &b) && b.line > 0 {
@@ -106,8 +106,7 @@ func (c *Check) basicProblem(a *answer) *report.Problem {
 	return nil
 }
 
-// missingAnswer returns a mismatch if there is no answer that the expectation could be
-// compared with.
+// missingAnswer returns a mismatch if no answer exists for the expectation.
 func (a *answer) missingAnswer(key string) *expect.Mismatch {
 	switch {
 	case a.handshake != nil || a.result != nil:
@@ -132,8 +131,8 @@ func plural(n int, thing string) string {
 	return fmt.Sprintf("%d %s", n, thing)
 }
 
-// masked returns a result without secrets. What it shows of the answer is shortened only then,
-// so that no part of a secret is left.
+// masked returns a result without secrets. The shown part of the answer is shortened only
+// afterwards, so no part of a secret is left.
 func masked(r report.Result, masker *config.Masker) report.Result {
 	mask := masker.MaskCut // a Mismatch is shortened already
 	r.Name, r.Output = mask(r.Name), display.Clip(mask(r.Output), maxOutput)

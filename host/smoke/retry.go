@@ -40,15 +40,15 @@ func (c *Check) readRetry(s *config.Section) {
 	}
 }
 
-// repeatable reports whether a check that has ended with an error, or with nil if it has
-// failed, may do better in another attempt.
+// repeatable reports whether a check that has ended with an error, or failed with nil, may do
+// better in another attempt.
 func repeatable(err error) bool {
 	var failed *failedError
 	var down *servers.DownError
 	return err == nil || errors.As(err, &failed) || errors.As(err, &down) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// pause waits before the next attempt. It reports whether ctx is still alive.
+// pause waits before the next attempt. pause reports whether ctx is still alive.
 func (r retry) pause(ctx context.Context) bool {
 	timer := time.NewTimer(r.delay)
 	defer timer.Stop()

@@ -27,22 +27,22 @@ const (
 // rowsSuffix is the suffix of TOML files with rows.
 const rowsSuffix = ".rows.toml"
 
-// row is the data of one of the results of a check.
+// row is the data for a result of a check with rows.
 type row struct {
 	number int // from 1; 0: the check has no rows
 	values map[string]value
 	cells  map[string]config.Span // where values are in the file of checks
-	// columns are those of all rows of the check.
+	// columns are the columns of all rows of the check.
 	columns map[string]bool
 }
 
-// report returns what reports show of the row. Secrets are not masked.
+// report returns the row for reports. Secrets are not masked.
 func (r row) report() report.Row {
 	made := report.Row{Number: r.number}
 	for _, name := range slices.Sorted(maps.Keys(r.values)) {
 		v := r.values[name]
 		text, ok := wire.Text(v.raw)
-		if !ok || json.Valid([]byte(text)) { // a text such as 5 has quotes, so that it is not taken for a number
+		if !ok || json.Valid([]byte(text)) { // a text such as 5 has quotes, to differ from a number
 			text = string(v.raw)
 		}
 		if v.err == nil {
@@ -52,7 +52,7 @@ func (r row) report() report.Row {
 	return made
 }
 
-// rows returns the rows of a check; one without a number if it has none.
+// rows returns the rows of a check; a single row without a number for a check without rows.
 func (r *fileReader) rows(s *config.Section) []row {
 	var rows []row
 	switch {
@@ -100,7 +100,7 @@ func (r *fileReader) inlineRow(s *config.Section, number int) row {
 	return made
 }
 
-// rowsInFile reads a file of rows. It reports what is wrong with it.
+// rowsInFile reads a file of rows, and reports the faults of the file.
 func (r *fileReader) rowsInFile(s *config.Section) []row {
 	name, ok := s.String("rows")
 	if !ok {
@@ -165,8 +165,8 @@ func parseRows(name string, data []byte) ([]map[string]json.RawMessage, error) {
 	return nil, errors.New("has to be a file *.csv, *.json or *" + rowsSuffix)
 }
 
-// parseCSV reads CSV (RFC 4180). Its first record names the columns. A cell that is JSON is
-// that value, and any other is text.
+// parseCSV reads CSV (RFC 4180). The first record names the columns. A cell with JSON has the JSON
+// value, and any other cell is text.
 func parseCSV(data []byte) ([]map[string]json.RawMessage, error) {
 	in := csv.NewReader(bytes.NewReader(data))
 	columns, err := in.Read()

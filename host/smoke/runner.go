@@ -24,8 +24,7 @@ import (
 type Options struct {
 	// Version is the version of the product.
 	Version string
-	// Log makes the log of a file, given the masker of its secrets. If it is nil, nothing
-	// is logged.
+	// Log makes the log of a file, given the masker of the file's secrets; nil: no log.
 	Log func(*config.Masker) *slog.Logger
 	// CacheDir keeps compiled guests between runs; "" for no cache.
 	CacheDir string
@@ -36,30 +35,29 @@ type Options struct {
 	Tags   func(tags []string) bool
 	// Jobs is how many checks run concurrently; 0 means 1.
 	Jobs int
-	// FailFast starts no further check after one that has not passed.
+	// FailFast starts no further check after a check without success.
 	FailFast bool
 	// Timeout is for checks whose file sets none; 0 means DefaultTimeout.
 	Timeout time.Duration
-	// Record runs scripts that have a cassette against the real servers, and writes the
-	// cassettes and the locks.
+	// Record runs scripts that have a cassette against the real servers, and writes the cassettes
+	// and the locks.
 	Record bool
 	// Update writes the answers into the files as expectations.
 	Update bool
 	// Coverage, if not nil, starts the servers of all files, and says which of their tools
 	// the checks have called.
 	Coverage *report.Coverage
-	// Wrote, if not nil, is called with each file that was written, and what was written.
+	// Wrote, if not nil, is called with each written file and a description of the content.
 	Wrote func(path, what string)
-	// Adjust, if not nil, may change the configuration of a file before its servers are
-	// started.
+	// Adjust, if not nil, may change the configuration of a file before its servers are started.
 	Adjust func(*config.Config)
-	// Note, if not nil, is called with what people should know about a file that is run.
+	// Note, if not nil, is called with notes for people about a file that is run.
 	Note func(path, text string)
 
 	newSandbox func(sandbox.Options) *sandbox.Sandbox // for tests; nil: sandbox.New
 }
 
-// Runner runs the checks of files. It may be used for several runs, one after the other.
+// Runner runs the checks of files. A Runner can make several runs, in sequence.
 type Runner struct {
 	opts Options
 
@@ -68,7 +66,7 @@ type Runner struct {
 	boxLogs *slog.Logger
 }
 
-// NewRunner returns a Runner. The caller must close it.
+// NewRunner returns a Runner. The caller must close the Runner.
 func NewRunner(opts Options) *Runner {
 	if opts.Log == nil {
 		opts.Log = func(*config.Masker) *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -76,7 +74,7 @@ func NewRunner(opts Options) *Runner {
 	return &Runner{opts: opts, boxLogs: opts.Log(&config.Masker{})}
 }
 
-// Close frees what the runs share.
+// Close frees the shared resources of the runs.
 func (r *Runner) Close() error {
 	r.making.Lock()
 	defer r.making.Unlock()
@@ -121,9 +119,9 @@ func ParseFilter(text string) (func(name string) bool, error) {
 	return func(name string) bool { return strings.Contains(name, text) }, nil
 }
 
-// Run runs the checks of files. It writes the results to w in the order of the files and of
-// the checks in them, each as soon as the results before it are known. It does not close w.
-// The error is from w, or the cause of ctx.
+// Run runs the checks of files. The results go to w in the order of the files and their checks,
+// each as soon as the results before are known. Run does not close w. The error is from w, or the
+// cause of ctx.
 func (r *Runner) Run(ctx context.Context, paths []string, w report.Writer) (report.Summary, error) {
 	begun := time.Now()
 	run := &run{Runner: r, out: w, failed: &atomic.Bool{}}
@@ -138,7 +136,7 @@ func (r *Runner) Run(ctx context.Context, paths []string, w report.Writer) (repo
 	return run.summary, err
 }
 
-// run is one run of files.
+// run is a run of files.
 type run struct {
 	*Runner
 	out     report.Writer
@@ -155,7 +153,7 @@ type fileRun struct {
 	path     string
 	file     *File // nil if err is set
 	err      error
-	checks   []*checkRun // those that run, in order
+	checks   []*checkRun // the chosen checks, in order
 	live     *live
 	mocked   *mocked
 	masker   *config.Masker
@@ -171,14 +169,14 @@ type fileRun struct {
 // checkRun is a check in a run.
 type checkRun struct {
 	*Check
-	planned  *Check // Check as it is in the file, before values of the run are filled in
+	planned  *Check // Check as in the file, before values of the run are filled in
 	fileRun  *fileRun
-	after    []*checkRun // run before it
+	after    []*checkRun // run before this check
 	started  atomic.Bool
 	answer   *answer
-	recorded []cassette.Interaction // interactions for its cassette
+	recorded []cassette.Interaction // interactions for the check's cassette
 	keep     bool                   // whether they are to be written
-	edits    []edit                 // to its file
+	edits    []edit                 // to the check's file
 	result   report.Result
 	done     chan struct{} // closed once result is set
 }
@@ -290,7 +288,7 @@ func (r *run) wrote(path, what string) {
 	}
 }
 
-// end releases what the checks of a file needed.
+// end releases the resources of the checks of a file.
 func (f *fileRun) end() {
 	if f.live != nil {
 		f.live.close()

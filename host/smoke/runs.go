@@ -11,14 +11,14 @@ import (
 )
 
 // runs is a compose.Observer that passes the records of runs to the checks that have asked for
-// them, and knows which tools of upstreams were called. It is safe for concurrent use.
+// them, and remembers the called tools of upstreams. Concurrent use is safe.
 type runs struct {
 	mu     sync.Mutex
 	called map[toolName]bool
 }
 
-// asked gets the record of the run that a check has asked for, however the run ends. It is
-// complete when the session, or the call without one, has ended.
+// asked gets the record of the run that a check has asked for, however the run ends. The record is
+// complete when the session, or the call without a session, has ended.
 type asked struct {
 	mu  sync.Mutex
 	rec *journal.Record // nil if no script has run
@@ -26,7 +26,7 @@ type asked struct {
 
 type askedKey struct{}
 
-// within returns the context of the session, or of the call without one.
+// within returns the context of the session, or of the call without a session.
 func (a *asked) within(ctx context.Context) context.Context {
 	return context.WithValue(ctx, askedKey{}, a)
 }
@@ -44,7 +44,7 @@ type toolName struct{ server, tool string }
 func (r *runs) BeginRun(ctx context.Context, _, _ string, _ route.Origin) (context.Context, func(journal.Record)) {
 	return ctx, func(rec journal.Record) {
 		if rec.Parent != nil {
-			return // it is a part of the record of the run that has called it
+			return // part of the record of the calling run
 		}
 		if by, ok := ctx.Value(askedKey{}).(*asked); ok {
 			by.mu.Lock()
@@ -90,14 +90,13 @@ func (r *runs) wasCalled(server, tool string) bool {
 	return r.called[toolName{server, tool}]
 }
 
-// The size of what a report shows of a run.
+// The limits of a run in a report.
 const (
 	maxRunCalls  = 200
 	maxRunValues = 64 << 10 // bytes of all arguments and answers
 )
 
-// viewOf returns what a report shows of a run: the first calls, without secrets. Nil stays
-// nil.
+// viewOf returns a run for a report: the first calls, without secrets. Nil stays nil.
 func viewOf(rec *journal.Record, redactor *config.Redactor) *timeline.View {
 	if rec == nil {
 		return nil
@@ -105,7 +104,7 @@ func viewOf(rec *journal.Record, redactor *config.Redactor) *timeline.View {
 	return timeline.NewShortView(redacted(rec, redactor), maxRunValues, maxRunCalls)
 }
 
-// redacted returns a record without secrets in what a View shows of it.
+// redacted returns a record without secrets in the parts that a View shows.
 func redacted(rec *journal.Record, redactor *config.Redactor) *journal.Record {
 	text := func(s string) string { s, _ = redactor.Text(s); return s }
 	raw := func(b []byte) []byte {

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// schedule gives checks to workers: in the order of the files, but each only when the checks
-// that have to run before it have ended.
+// schedule gives checks to workers: in the order of the files, but each only after the end of the
+// checks that have to run before.
 type schedule struct {
 	mu      sync.Mutex // guards the fields below
 	changed sync.Cond  // a check has ended
@@ -23,8 +23,8 @@ func newSchedule(files []*fileRun) *schedule {
 	return s
 }
 
-// next returns the next check to run. It waits until there is one, and returns nil if none
-// is left. The caller must call ended for it.
+// next returns the next check to run, after waiting if necessary, and nil at the end. The caller
+// must call ended for the check.
 func (s *schedule) next() *checkRun {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -34,7 +34,7 @@ func (s *schedule) next() *checkRun {
 			s.waiting = slices.Delete(s.waiting, at, at+1)
 			return c
 		}
-		s.changed.Wait() // a check that is running is before the first that waits
+		s.changed.Wait() // a running check comes before the first waiting check
 	}
 	return nil
 }
@@ -44,7 +44,7 @@ func (s *schedule) ready(c *checkRun) bool {
 	return !slices.ContainsFunc(c.after, func(before *checkRun) bool { return !s.over[before] })
 }
 
-// ended says that a check has run.
+// ended marks a check as run.
 func (s *schedule) ended(c *checkRun) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -26,8 +26,8 @@ import (
 // anyObject is the inputSchema of a script without a definition.
 const anyObject = `{"type":"object"}`
 
-// savedTools are the tools in the store that the file's configuration names, read once. The
-// store is neither created nor changed.
+// savedTools are the tools in the store of the file's configuration, read once. The store is
+// neither created nor changed.
 type savedTools struct {
 	ctx      context.Context // of the run
 	cfg      *config.Config
@@ -39,7 +39,7 @@ type savedTools struct {
 	err   error
 }
 
-// all returns the saved tools; none if there is no store.
+// all returns the saved tools; none without a store.
 func (s *savedTools) all() ([]tools.Definition, error) {
 	s.once.Do(func() { s.tools, s.err = s.read() })
 	return s.tools, s.err
@@ -54,7 +54,7 @@ func (s *savedTools) read() ([]tools.Definition, error) {
 
 // List implements compose.Saved.
 func (s *savedTools) List() []tools.Definition {
-	list, _ := s.all() // after an error there are none to call
+	list, _ := s.all() // after an error, no saved tool can be called
 	return list
 }
 
@@ -72,7 +72,7 @@ func (s *savedTools) Get(name string) (tools.Definition, error) {
 	return tools.Definition{}, fmt.Errorf("tool %q: %w", name, tools.ErrNotFound)
 }
 
-// scripts are the tools that scripts of a file can call as tools.NAME: those of its checks,
+// scripts are the tools that scripts of a file can call as tools.NAME: the scripts of its checks,
 // and saved tools.
 type scripts struct {
 	*savedTools
@@ -82,8 +82,8 @@ type scripts struct {
 	defined map[string]tools.Definition
 }
 
-// own returns the tools of the checks, by name. A check with a script that cannot be read
-// has none. If two have the same name, the first wins.
+// own returns the tools of the checks, by name. A check with an unreadable script has none. Of two
+// equal names, the first wins.
 func (s *scripts) own() map[string]tools.Definition {
 	s.once.Do(func() {
 		s.defined = map[string]tools.Definition{}
@@ -120,8 +120,8 @@ func (s *scripts) Get(name string) (tools.Definition, error) {
 	return s.savedTools.Get(name)
 }
 
-// mentions reports whether the code of a script, or of one that it may call, has a name in it.
-// If there is no such script, it may have every name.
+// mentions reports whether the code of a script, or of a script within its reach, contains a name.
+// An unknown script counts as containing every name.
 func (s *scripts) mentions(script, name string) bool {
 	word := regexp.MustCompile(`\b` + regexp.QuoteMeta(name) + `\b`)
 	waiting, seen := []string{script}, map[string]bool{script: true}
@@ -141,8 +141,8 @@ func (s *scripts) mentions(script, name string) bool {
 	return false
 }
 
-// definition returns the composite tool of a check: its script, or a saved tool. The error
-// is a *BrokenError.
+// definition returns the composite tool of a check: its script, or a saved tool. The error is a
+// *BrokenError.
 func (c *Check) definition(s *savedTools) (tools.Definition, error) {
 	plain := tools.Definition{Name: c.toolName(), InputSchema: json.RawMessage(anyObject)}
 	switch code := c.Code; {
@@ -175,7 +175,7 @@ func (c *Check) definition(s *savedTools) (tools.Definition, error) {
 	return def, nil
 }
 
-// fromFile reads a definition in the format that `tools export` writes.
+// fromFile reads a definition in the format of `tools export`.
 func (c *Check) fromFile(ctx context.Context, at regular.Place) (tools.Definition, error) {
 	text, err := readFile(ctx, at)
 	if err != nil {
@@ -198,7 +198,7 @@ func writeTool(dir, name string, text []byte) error {
 	return os.WriteFile(filepath.Join(dir, name+".json"), text, 0o600)
 }
 
-// readFile reads a script or a definition. Its size is limited like that of a saved tool.
+// readFile reads a script or a definition. The size limit is the limit of a saved tool.
 func readFile(ctx context.Context, at regular.Place) ([]byte, error) {
 	text, err := at.Read(ctx, tools.MaxFileBytes)
 	switch {

@@ -2,7 +2,7 @@ package smoke
 
 import "slices"
 
-// choose decides which checks of the file run: those that the options choose, those whose
+// choose decides which checks of the file run: the checks that the options choose, the checks whose
 // captured values they need, and then also setup and teardown.
 func (f *fileRun) choose(opts *Options) {
 	chosen := map[*Check]bool{}
@@ -20,7 +20,7 @@ func (f *fileRun) choose(opts *Options) {
 		}
 	}
 	runs := map[*Check]*checkRun{}
-	var setup *checkRun // the last one
+	var setup *checkRun // the last setup
 	for _, c := range f.file.Checks {
 		if !chosen[c] && c.Phase != Teardown {
 			continue
@@ -45,8 +45,8 @@ func (f *fileRun) choose(opts *Options) {
 	}
 }
 
-// include adds a check and those whose captured values it needs. They come before it in the
-// file, so this ends.
+// include adds a check and the checks whose captured values it needs. These come earlier in the
+// file, so the recursion ends.
 func (f *File) include(chosen map[*Check]bool, c *Check) {
 	if chosen[c] {
 		return

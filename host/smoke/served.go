@@ -12,8 +12,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/smoke/report"
 )
 
-// servers returns what is known of the upstreams at the end of the checks: without all,
-// nothing unless a check has started them; with all, they are started and waited for.
+// servers returns the upstreams at the end of the checks: without all, nothing unless a check has
+// started them; with all, they are started and waited for.
 func (l *live) servers(ctx context.Context, all bool) []report.Server {
 	if l.file.offline || l.host == nil && !all {
 		return nil
@@ -28,7 +28,7 @@ func (l *live) servers(ctx context.Context, all bool) []report.Server {
 	return list
 }
 
-// server returns what is known of one upstream.
+// server returns the state of an upstream.
 func (l *live) server(ctx context.Context, name string, wait bool) report.Server {
 	s := report.Server{Name: name}
 	if err := l.file.unset[name]; err != nil {
@@ -43,7 +43,7 @@ func (l *live) server(ctx context.Context, name string, wait bool) report.Server
 		s.Err = err.Error()
 		return s
 	}
-	st, _ := h.Status(name) // the zero Status if each session has its own
+	st, _ := h.Status(name) // the zero Status if each session has its own process
 	s.Product, s.Version, s.Protocol = st.ServerName, st.ServerVersion, st.ProtocolVersion
 	for _, n := range h.Names() {
 		if n.Surface == wire.Tools && n.Server == name {

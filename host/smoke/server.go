@@ -39,7 +39,7 @@ func (l *live) offers(ctx context.Context, c *Check) (*answer, error) {
 	}
 	a := &answer{took: time.Since(begun), server: c.Server, handshake: o.Handshake, lists: pins.Lists{}}
 	if st, ok := h.Status(c.Server); ok {
-		a.took = st.StartTime // it may have started before the check
+		a.took = st.StartTime // the server may have started before the check
 	}
 	for surface, list := range o.Lists {
 		a.lists[surface] = wire.Array(list.Items)
@@ -63,7 +63,7 @@ func readProtocol(_ *fileReader, s *config.Section, key string) (matcher, update
 		}
 }
 
-// readCapabilities reads capabilities that the server must declare. It may declare more.
+// readCapabilities reads capabilities that the server must declare. More capabilities are no fault.
 func readCapabilities(_ *fileReader, s *config.Section, key string) (matcher, updater) {
 	value := s.Object(key)
 	got := func(a *answer) []byte {
@@ -95,7 +95,7 @@ func readNames(_ *fileReader, s *config.Section, key string) (matcher, updater) 
 		func(a *answer) (string, error) { return tomlStrings(a.names(list.surface)), nil }
 }
 
-// names returns the names or URIs that a server lists, in its order.
+// names returns the names or URIs in a server's list, in the server's order.
 func (a *answer) names(surface wire.Surface) []string {
 	items, _ := wire.Elements(a.lists[surface])
 	names := make([]string, 0, len(items))
@@ -120,7 +120,7 @@ func readLock(r *fileReader, s *config.Section, key string) (matcher, updater) {
 	return func(a *answer) *expect.Mismatch { return compareWithLock(r.context(), r.file.place(path), a) }, nil
 }
 
-// compareWithLock compares what a server offers with a lock.
+// compareWithLock compares the lists of a server with a lock.
 func compareWithLock(ctx context.Context, at regular.Place, a *answer) *expect.Mismatch {
 	l, err := pins.Read(ctx, at)
 	if errors.Is(err, fs.ErrNotExist) {

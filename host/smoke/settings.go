@@ -7,9 +7,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 )
 
-// settings reads what is not in a check: [smoke], [profile.NAME] and [vars].
+// settings reads the settings outside of checks: [smoke], [profile.NAME] and [vars].
 func (r *fileReader) settings(top *config.Section) {
-	profile := r.profiles(top) // first: it has values of variables that the rest uses
+	profile := r.profiles(top) // first: the values of variables are needed below
 	if s := top.Section("smoke"); s != nil {
 		r.file.ownTimeout = s.Duration("timeout", &r.file.Timeout, minTime, maxTime)
 		s.Duration("startup_timeout", &r.file.Startup, minTime, maxTime)
@@ -31,7 +31,7 @@ func (r *fileReader) settings(top *config.Section) {
 // base reads which configuration the file uses; s may be nil.
 func (r *fileReader) base(s *config.Section) {
 	if s != nil {
-		if r.opts.Offline { // variables in its name are not needed
+		if r.opts.Offline { // variables in the configuration's name are not needed
 			s.Know("config")
 			r.file.extends, _ = s.Verbatim("config")
 		} else if path, ok := s.Path("config"); ok {
@@ -43,7 +43,7 @@ func (r *fileReader) base(s *config.Section) {
 	}
 }
 
-// profiles reads the profiles. It sets the environment of the chosen one and returns its
+// profiles reads the profiles. profiles sets the environment of the chosen profile and returns its
 // variables, or nil.
 func (r *fileReader) profiles(top *config.Section) (vars *config.Section) {
 	all := top.Section("profile")
@@ -71,8 +71,8 @@ func (r *fileReader) profiles(top *config.Section) (vars *config.Section) {
 	return vars
 }
 
-// environment returns the variables of a profile. One that needs a variable that is not
-// set is not set either.
+// environment returns the variables of a profile. A variable that needs an unset variable is not
+// set either.
 func environment(s *config.Section) map[string]string {
 	filled := s.Fill(config.Filling{Value: noReference})
 	values := map[string]string{}

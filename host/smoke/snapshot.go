@@ -23,7 +23,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// snapshot is an answer that is kept in a file below the folder of the file of checks.
+// snapshot is an answer in a file below the folder of the file of checks.
 type snapshot struct {
 	name   string
 	place  regular.Place
@@ -35,7 +35,7 @@ const maxSnapshot = 16 << 20
 
 // readSnapshot reads true, or the name of the snapshot.
 func readSnapshot(r *fileReader, s *config.Section, key string) (matcher, updater) {
-	if r.planned != nil { // its name has values of this run now
+	if r.planned != nil { // the name has values of this run now
 		if r.planned.snapshot == nil {
 			return nil, nil
 		}
@@ -56,7 +56,7 @@ func readSnapshot(r *fileReader, s *config.Section, key string) (matcher, update
 			return nil, nil
 		}
 		name = snapshotName(r.check.Name)
-		if c := r.check; c.Row > 0 && config.HasReferences(c.Name) { // of all rows, as it is written
+		if c := r.check; c.Row > 0 && config.HasReferences(c.Name) { // the written name of all rows
 			name = snapshotName(fmt.Sprintf("%s row %d", c.Name, c.Row))
 		}
 	}
@@ -103,7 +103,8 @@ var (
 	deviceNames = lazyregexp.New(`(?i)^(con|prn|aux|nul|com[0-9]|lpt[0-9])(\.|$)`)
 )
 
-// badSnapshotName says why a name cannot be that of a file on every system; "" if it can.
+// badSnapshotName returns why a name cannot be the name of a file on every system; "" for a good
+// name.
 func badSnapshotName(name string) string {
 	switch {
 	case len(name) > maxSnapshotName:
@@ -116,8 +117,8 @@ func badSnapshotName(name string) string {
 	return ""
 }
 
-// snapshotName makes the name of a snapshot from that of a check: the same letters and
-// digits, with - between them. A hash is added if the name would be too long or empty.
+// snapshotName makes the name of a snapshot from the name of a check: the same letters and digits,
+// with - between them. A hash is added if the name would be too long or empty.
 func snapshotName(check string) string {
 	var b strings.Builder
 	for _, r := range check {
@@ -141,13 +142,13 @@ func snapshotName(check string) string {
 	return name + "-" + sum
 }
 
-// snapshotFolder returns the folder of the snapshots, relative to that of the file.
+// snapshotFolder returns the folder of the snapshots, relative to the folder of the file.
 func (f *File) snapshotFolder() string {
 	return strings.TrimSuffix(filepath.Base(f.Path), filepath.Ext(f.Path)) + ".snapshots"
 }
 
-// snapshotPlace returns where a snapshot is. It is below the folder of the file even if the
-// file may name others.
+// snapshotPlace returns the place of a snapshot, below the folder of the file even if the file may
+// name files elsewhere.
 func (f *File) snapshotPlace(name string) regular.Place {
 	return regular.Place{Folder: filepath.Dir(f.Path), Name: filepath.Join(f.snapshotFolder(), name+".json")}
 }
@@ -174,12 +175,12 @@ func (s *snapshot) compare(a *answer) *expect.Mismatch {
 	return m
 }
 
-// document returns what is kept of an answer: JSON with members sorted by name, without
-// secrets. Of a script, that is its result or its error.
+// document returns the content of a snapshot for an answer: JSON with members sorted by name,
+// without secrets. For a script, the content is the result or the error.
 func (s *snapshot) document(a *answer) []byte {
 	var doc wire.Object
 	if _, script := a.script(); script {
-		if class, message := a.failure(); class != "" { // without its place in the script, which changes with others
+		if class, message := a.failure(); class != "" { // without the place in the script, which changes with other lines
 			var failure wire.Object
 			failure.Text("type", class)
 			failure.Text("message", message)
@@ -201,12 +202,12 @@ func (s *snapshot) document(a *answer) []byte {
 	return s.hide(raw)
 }
 
-// hide returns JSON in canonical form: members sorted by name, encoded data replaced by its
-// hash, and values that do not matter by a placeholder.
+// hide returns JSON in canonical form: members sorted by name, encoded data replaced by its hash,
+// and values that do not matter by a placeholder.
 func (s *snapshot) hide(raw []byte) []byte {
 	v, err := jsonvalue.Decode(raw)
 	if err != nil {
-		return raw // expect.Equal says what is wrong with it
+		return raw // expect.Equal reports the fault
 	}
 	v = shortenData(v)
 	for _, p := range s.ignore {
@@ -222,14 +223,13 @@ func (s *snapshot) hide(raw []byte) []byte {
 	return b.Bytes()
 }
 
-// ignoredValue stands for a value that snapshot_ignore names.
+// ignoredValue stands for a value in snapshot_ignore.
 const ignoredValue = "(ignored)"
 
-// maxSnapshotData is the size of the longest data that are kept as they are, in characters.
+// maxSnapshotData is the size of the longest data that are kept unchanged, in characters.
 const maxSnapshotData = 256
 
-// shortenData replaces the data of images, sounds and resources, which nobody can read in a
-// diff.
+// shortenData replaces the data of images, sounds and resources, which are unreadable in a diff.
 func shortenData(v any) any {
 	switch v := v.(type) {
 	case []any:
@@ -249,8 +249,8 @@ func shortenData(v any) any {
 	return v
 }
 
-// writeSnapshot writes the answer to a check as its snapshot, if it differs. It reports
-// whether it did.
+// write writes the answer to a check as its snapshot, if different. write reports whether a file
+// was written.
 func (s *snapshot) write(a *answer) (bool, error) {
 	doc := s.document(a)
 	if len(doc) > maxSnapshot {
@@ -271,8 +271,8 @@ func (s *snapshot) write(a *answer) (bool, error) {
 	return true, s.place.Replace(doc, 0o644)
 }
 
-// updateSnapshot writes the snapshot of a check whose answer can be one, and returns the
-// result with it.
+// updateSnapshot writes the snapshot of a check whose answer is suitable, and returns the result
+// with the snapshot.
 func (r *run) updateSnapshot(c *checkRun, before report.Result) (report.Result, error) {
 	s := c.snapshot
 	if s == nil || c.answer.result == nil || c.basicProblem(c.answer) != nil {
@@ -288,12 +288,12 @@ func (r *run) updateSnapshot(c *checkRun, before report.Result) (report.Result, 
 	return c.resultOf(c.fileRun.path, c.answer, err), err
 }
 
-// staleSnapshots returns the snapshots beside the file that none of its checks has.
+// staleSnapshots returns the snapshots of the file without a check.
 func (f *File) staleSnapshots() []string {
 	folder := filepath.Join(filepath.Dir(f.Path), f.snapshotFolder())
 	entries, err := os.ReadDir(folder)
 	if err != nil {
-		return nil // there is none
+		return nil // no snapshot exists
 	}
 	used := map[string]bool{}
 	for _, c := range f.Checks {

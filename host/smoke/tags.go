@@ -25,9 +25,9 @@ func readTags(s *config.Section, key string) []string {
 	return tags
 }
 
-// ParseTags reads which tags checks must have: at least one of the tags of list, if there
-// are any, and none of those with ! before them. An item can be several tags with commas
-// between them. The result is nil if list is empty.
+// ParseTags reads the tags that checks must have: at least one of the tags of list, if any, and
+// none of the tags with ! before them. An item can be several tags with commas between them. The
+// result is nil if list is empty.
 func ParseTags(list []string) (func(tags []string) bool, error) {
 	var want, refuse []string
 	for _, item := range list {

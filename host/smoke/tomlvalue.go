@@ -23,7 +23,7 @@ func notUpdatable(format string, args ...any) error {
 	return &updateError{fmt.Sprintf(format, args...)}
 }
 
-// tomlValue writes a JSON value as TOML, on one line.
+// tomlValue writes a JSON value as TOML, on a single line.
 func tomlValue(raw []byte) (string, error) {
 	var b strings.Builder
 	d := jsontext.NewDecoder(bytes.NewReader(raw), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
@@ -121,11 +121,11 @@ func tomlKey(key string) string {
 	return quoted(key) // nothing in a key is expanded
 }
 
-// tomlString returns text as a TOML string on one line. It writes ${ as $${ and {{
-// as \{{, since they would be read as a variable or a reference.
+// tomlString returns text as a TOML string on a line. ${ becomes $${ and {{ becomes \{{, which
+// would otherwise be a variable or a reference.
 func tomlString(text string) string { return quoted(protected(text)) }
 
-// protected escapes what would be read as a variable or a reference.
+// protected escapes the beginnings of variables and references.
 func protected(text string) string {
 	return strings.NewReplacer("${", "$${", "{{", `\{{`).Replace(text)
 }
@@ -139,7 +139,7 @@ func quoted(text string) string {
 	return b.String()
 }
 
-// tomlText returns text as a TOML string, on several lines if it has several.
+// tomlText returns text as a TOML string, on several lines if the text has several.
 func tomlText(text string) string {
 	if strings.Count(text, "\n") < 2 || strings.Contains(text, "\r") {
 		return tomlString(text)
@@ -164,7 +164,7 @@ func writeEscaped(b *strings.Builder, text string, lines bool) {
 			b.WriteString(`\t`)
 		case r > 0xFFFF && unicode.In(r, unicode.C):
 			fmt.Fprintf(b, `\U%08X`, r)
-		case unicode.In(r, unicode.C, unicode.Zl, unicode.Zp): // also those that only change what is shown
+		case unicode.In(r, unicode.C, unicode.Zl, unicode.Zp): // including characters that only change the display
 			fmt.Fprintf(b, `\u%04X`, r)
 		default:
 			b.WriteRune(r)
@@ -193,7 +193,7 @@ func grouped(n uint64) string {
 	return strings.Join(parts, "_")
 }
 
-// asJSONText updates an expectation that is written as JSON text.
+// asJSONText updates an expectation in the form of JSON text.
 func asJSONText(key string) updater {
 	if key != "result" {
 		return nil

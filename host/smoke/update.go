@@ -18,8 +18,8 @@ type edit struct {
 	text string
 }
 
-// updates returns the edits that would make the expectations meet the answer. Problems that
-// cannot be solved this way are left, with the reason.
+// updates returns the edits that would make the expectations meet the answer. Other problems are
+// left, with the reason.
 func (c *checkRun) updates(problems []report.Problem) (edits []edit, left []report.Problem) {
 	for _, p := range problems {
 		at := slices.IndexFunc(c.wants, func(w want) bool { return "expect."+w.key == p.What })
@@ -38,7 +38,7 @@ func (c *checkRun) updates(problems []report.Problem) (edits []edit, left []repo
 	return edits, left
 }
 
-// update returns the edit of one expectation.
+// update returns the edit of an expectation.
 func (c *checkRun) update(w want) (edit, error) {
 	at, err := c.target(w)
 	if err != nil {
@@ -69,8 +69,8 @@ func (c *checkRun) target(w want) (config.Span, error) {
 	return w.written, nil
 }
 
-// cell returns the cell of the check's row that an expectation refers to, if nothing else
-// does.
+// cell returns the cell of the check's row for an expectation's reference, if no other key refers
+// to the cell.
 func (c *checkRun) cell(written string) (config.Span, error) {
 	column, whole := config.ReferenceIn(strings.Trim(written, `"'`))
 	if !config.HasReferences(written) {
@@ -92,7 +92,7 @@ func (c *checkRun) cell(written string) (config.Span, error) {
 	return at, nil
 }
 
-// apply applies edits that do not overlap to data.
+// apply applies edits to data. The edits must not overlap.
 func apply(data []byte, edits []edit) []byte {
 	edits = slices.Clone(edits)
 	slices.SortFunc(edits, func(a, b edit) int { return cmp.Compare(a.at.From, b.at.From) })
@@ -107,8 +107,8 @@ func apply(data []byte, edits []edit) []byte {
 	return out.Bytes()
 }
 
-// rewrite applies edits to the file, if it has not changed since it was read and the new
-// text can be parsed.
+// rewrite applies edits to the file, if the file has not changed since the reading and the new text
+// can be parsed.
 func (f *fileRun) rewrite(opts LoadOptions, edits []edit) error {
 	now, err := config.ReadFile(opts.Load, f.path)
 	if err != nil {

@@ -13,21 +13,21 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// value is what a reference stands for.
+// value is the value of a reference.
 type value struct {
 	raw []byte // JSON
-	err error  // why there is none
+	err error  // why the value is unknown
 }
 
-// errNoReference says that there are no references in a place.
+// errNoReference is the error for a reference in a place without references.
 var errNoReference = errors.New(`cannot refer to other values (write \{{ for a literal {{)`)
 
 func noReference(string) ([]byte, error) { return nil, errNoReference }
 
-// captureError is why the value of a reference is not known: it has not been captured.
+// captureError is why the value of a reference is not known: no check has captured the value.
 type captureError struct {
 	name string
-	from *Check // captures it
+	from *Check // captures the value
 	why  string // such as "that check has failed"
 }
 
@@ -38,7 +38,7 @@ func (e *captureError) Error() string {
 // notYet is the reason of a captureError while the file is read.
 const notYet = "it has not run yet"
 
-// ParseVar reads NAME=VALUE. A VALUE that is JSON is that; any other is text.
+// ParseVar reads NAME=VALUE. A VALUE in JSON has the JSON value; any other VALUE is text.
 func ParseVar(text string) (name string, raw []byte, err error) {
 	name, written, ok := strings.Cut(text, "=")
 	switch {
@@ -50,9 +50,9 @@ func ParseVar(text string) (name string, raw []byte, err error) {
 	return name, config.ValueOf(written), nil
 }
 
-// secretTexts returns the texts in a value that are secret, going by its name and those of
-// its members. Numbers are as they are written. It reads tokens, since the value may be what a
-// server has answered, of any size.
+// secretTexts returns the secret texts in a value, judging by the value's name and the names of its
+// members. Numbers are as written. The value is read as tokens, since the value may be a server's
+// answer of any size.
 func secretTexts(name string, raw []byte) []string {
 	r := secretReader{text: jsontext.NewDecoder(bytes.NewBuffer(raw), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))}
 	r.value(config.LooksSecret(name))
@@ -64,7 +64,7 @@ type secretReader struct {
 	found []string
 }
 
-// value reads a value, and reports whether it could.
+// value reads a value, and reports success.
 func (r *secretReader) value(secret bool) bool {
 	tok, err := r.text.ReadToken()
 	if err != nil {
@@ -95,8 +95,8 @@ func (r *secretReader) value(secret bool) bool {
 	return err == nil
 }
 
-// filling returns how references in the table of a check are replaced. captured returns the
-// values that checks have captured.
+// filling returns how references in the table of a check are replaced. captured returns the values
+// that checks have captured.
 func (r *fileReader) filling(from *source, c *Check, captured func(name string) ([]byte, error)) config.Filling {
 	c.uses = map[string]int{}
 	return config.Filling{
@@ -133,7 +133,7 @@ func isJSONText(key string) bool {
 	return !nested || !strings.Contains(member, ".") && (of == "expect" || of == "mock")
 }
 
-// unknown returns the error for a reference to something that has no value.
+// unknown returns the error for a reference without a value.
 func (r *fileReader) unknown(from *source, name string) error {
 	if at, ok := r.file.captures[name]; ok {
 		if at.order == from.order {

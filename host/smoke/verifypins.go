@@ -13,8 +13,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/servers/supervise"
 )
 
-// verifyPins is the value of pins in [smoke] that requires servers to be as they were
-// pinned.
+// verifyPins is the value of pins in [smoke] that requires servers to match their pins.
 const verifyPins = "verify"
 
 // readPins reads pins of [smoke].
@@ -26,10 +25,10 @@ func (r *fileReader) readPins(s *config.Section) {
 	}
 }
 
-// PinsError says that a check needs a server that is not as it was pinned.
+// PinsError is the error for a check that needs a server with a difference from its pins.
 type PinsError struct {
 	Server string
-	// Pinned says that there are pins of the server.
+	// Pinned reports whether the server has pins.
 	Pinned   bool
 	Findings []*pins.Finding
 	Path     string // of the file with the pins
@@ -46,8 +45,7 @@ func (e *PinsError) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// checkPins returns an error if the file requires pins and a server that has started is not
-// as it was pinned.
+// checkPins returns an error if the file requires pins and a started server differs from its pins.
 func (l *live) checkPins(ctx context.Context, server string, offers supervise.Snapshot) error {
 	if !l.file.verifyPins {
 		return nil
@@ -77,7 +75,7 @@ func (l *live) checkPins(ctx context.Context, server string, offers supervise.Sn
 	return broken(drift, "%v", drift)
 }
 
-// checkAllPins is checkPins for all servers that have been started.
+// checkAllPins is checkPins for all started servers.
 func (l *live) checkAllPins(ctx context.Context, h *host.Host) error {
 	if !l.file.verifyPins {
 		return nil
@@ -88,7 +86,7 @@ func (l *live) checkAllPins(ctx context.Context, h *host.Host) error {
 		}
 		offers, err := h.Snapshot(ctx, u.Name)
 		if err != nil {
-			continue // the call itself reports it, if it needs the server
+			continue // the call itself reports the error, if the call needs the server
 		}
 		if err := l.checkPins(ctx, u.Name, offers); err != nil {
 			return err

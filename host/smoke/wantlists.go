@@ -84,8 +84,7 @@ func (a *answer) requireScript() *expect.Mismatch {
 	return &expect.Mismatch{Message: "only scripts have this, and the answer is not from a script"}
 }
 
-// project returns the part of got that want has: the members of objects with the same
-// names.
+// project returns the part of got in want: the members of objects with the same names.
 func project(want, got []byte) []byte {
 	var w, g map[string]json.RawMessage
 	if jsonvalue.Unmarshal(want, &w) != nil || w == nil || jsonvalue.Unmarshal(got, &g) != nil || g == nil {

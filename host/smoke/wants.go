@@ -22,7 +22,7 @@ import (
 // maxSchema is the largest schema that is read from a file, in bytes.
 const maxSchema = 4 << 20
 
-// kinds are the kinds of checks that an expectation applies to.
+// kinds are the kinds of checks to which an expectation applies.
 type kinds int
 
 const (
@@ -30,7 +30,7 @@ const (
 	onServer
 )
 
-// want is one expectation of a check.
+// want is an expectation of a check.
 type want struct {
 	key          string // without the prefix "expect."
 	line, column int
@@ -43,12 +43,12 @@ type want struct {
 // matcher compares an answer with an expectation.
 type matcher func(a *answer) *expect.Mismatch
 
-// updater returns the TOML value that the answer would have met. The error says why there
-// is none.
+// updater returns the TOML value that the answer would have met. The error says why no value is
+// possible.
 type updater func(a *answer) (string, error)
 
-// expectation is an expectation that files can have. read reads the value under the key,
-// and reports what is wrong with it.
+// expectation is an expectation that files can have. read reads the value under the key, and
+// reports mistakes in the value.
 type expectation struct {
 	key   string
 	kinds kinds
@@ -108,7 +108,7 @@ func (r *fileReader) expectations(s *config.Section, c *Check) {
 				continue
 			}
 		}
-		if s.Missing(key) != nil { // it is read again when its values are known
+		if s.Missing(key) != nil { // the expectation is read again when its values are known
 			s.Know(key)
 			continue
 		}
@@ -169,7 +169,7 @@ func readPatterns(s *config.Section, key string) []expect.Pattern {
 			if s.IsArray(key) {
 				at = fmt.Sprintf("%s[%d]", key, i)
 			}
-			var bad *syntax.Error // its text would reveal the value of a variable
+			var bad *syntax.Error // the text of the error would reveal the value of a variable
 			if errors.As(err, &bad) {
 				s.Problem(at, "is not a regular expression: %s (text between slashes is one)", bad.Code)
 			} else {
@@ -238,7 +238,7 @@ func readIsError(_ *fileReader, s *config.Section, key string) (matcher, updater
 		func(a *answer) (string, error) { return fmt.Sprint(a.isError()), nil }
 }
 
-// errorTypes are the error classes that a file can name.
+// errorTypes are the error classes for files.
 var errorTypes = []string{
 	string(abi.ErrValidation), string(abi.ErrRuntime), string(abi.ErrTool), string(abi.ErrTimeout), string(abi.ErrResource),
 	string(abi.ErrCancelled), string(abi.ErrPermission), string(abi.ErrInternal),
@@ -361,8 +361,8 @@ func readCancelled(r *fileReader, s *config.Section, key string) (matcher, updat
 	return cancelledWithin(r.check.within), nil
 }
 
-// cancelledWithin requires that the call was pending when it was cancelled, and that all
-// work for it ended in time.
+// cancelledWithin requires that the call was pending when cancelled, and that all work for the call
+// ended in time.
 func cancelledWithin(within time.Duration) matcher {
 	return func(a *answer) *expect.Mismatch {
 		switch {
