@@ -47,16 +47,16 @@ type cancelWatcher struct {
 }
 
 type lateMessage struct {
-	what string
+	text string
 	at   time.Time
 }
 
 // late implements wire.Call.Late.
-func (w *cancelWatcher) late(what string) {
+func (w *cancelWatcher) late(text string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.seen = append(w.seen, lateMessage{what, time.Now()})
-	if what == anAnswer && w.stopped != nil {
+	w.seen = append(w.seen, lateMessage{text, time.Now()})
+	if text == anAnswer && w.stopped != nil {
 		close(w.stopped)
 		w.stopped = nil
 	}
@@ -91,9 +91,9 @@ func (w *cancelWatcher) watch(ctx context.Context, within time.Duration, ping fu
 	for _, s := range w.seen {
 		after := s.at.Sub(begun)
 		stopped = max(stopped, after)
-		if after > within && !reported[s.what] {
-			reported[s.what] = true
-			afterCancel = append(afterCancel, fmt.Sprintf("%s came %s later", s.what, rounded(after)))
+		if after > within && !reported[s.text] {
+			reported[s.text] = true
+			afterCancel = append(afterCancel, fmt.Sprintf("%s came %s later", s.text, rounded(after)))
 		}
 	}
 	return stopped, afterCancel
@@ -105,7 +105,7 @@ func (w *cancelWatcher) answered() <-chan struct{} {
 	defer w.mu.Unlock()
 	stopped := make(chan struct{})
 	for _, s := range w.seen {
-		if s.what == anAnswer {
+		if s.text == anAnswer {
 			close(stopped)
 			return stopped
 		}

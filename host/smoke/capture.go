@@ -144,7 +144,7 @@ func (c *checkRun) capture() []report.Problem {
 		raw, problem := p.value(c.answer)
 		if problem != "" {
 			problems = append(problems, report.Problem{
-				What: "capture." + p.name, Message: problem, Line: p.line, Column: p.column,
+				Expectation: "capture." + p.name, Message: problem, Line: p.line, Column: p.column,
 				Got: string(c.answer.value()),
 			})
 			continue

@@ -103,7 +103,7 @@ func callKey(i cassette.Interaction) string {
 // write writes the cassettes. Existing interactions are kept after the new interactions, since
 // checks that did not run may need them, except interactions for the same calls. A cassette in
 // complete is replaced. Each written file is passed to wrote.
-func (r *recordings) write(ctx context.Context, complete map[string]bool, wrote func(path, what string)) error {
+func (r *recordings) write(ctx context.Context, complete map[string]bool, wrote func(path, content string)) error {
 	var errs []error
 	for _, path := range r.order {
 		rec := r.byPath[path]

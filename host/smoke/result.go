@@ -97,7 +97,7 @@ func (c *Check) basicProblem(a *answer) *report.Problem {
 	case a.refused != nil && !c.has("error_code", "error"):
 		return &report.Problem{Message: a.refusal()}
 	case len(a.unmocked) > 0:
-		return &report.Problem{What: "mock", Message: unmockedText(a.unmocked)}
+		return &report.Problem{Expectation: "mock", Message: unmockedText(a.unmocked)}
 	case a.cancelled || c.CancelAfter > 0:
 		return nil
 	case a.isError() && !c.refused && !c.has("is_error", "error_type", "error"):

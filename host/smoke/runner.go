@@ -48,7 +48,7 @@ type Options struct {
 	// the checks have called.
 	Coverage *report.Coverage
 	// Wrote, if not nil, is called with each written file and a description of the content.
-	Wrote func(path, what string)
+	Wrote func(path, content string)
 	// Adjust, if not nil, may change the configuration of a file before its servers are started.
 	Adjust func(*config.Config)
 	// Note, if not nil, is called with notes for people about a file that is run.
@@ -282,9 +282,9 @@ func (r *run) fullyRecorded() map[string]bool {
 	return complete
 }
 
-func (r *run) wrote(path, what string) {
+func (r *run) wrote(path, content string) {
 	if r.opts.Wrote != nil {
-		r.opts.Wrote(path, what)
+		r.opts.Wrote(path, content)
 	}
 }
 

@@ -22,7 +22,7 @@ type edit struct {
 // left, with the reason.
 func (c *checkRun) updates(problems []report.Problem) (edits []edit, left []report.Problem) {
 	for _, p := range problems {
-		at := slices.IndexFunc(c.wants, func(w want) bool { return "expect."+w.key == p.What })
+		at := slices.IndexFunc(c.wants, func(w want) bool { return "expect."+w.key == p.Expectation })
 		if at < 0 {
 			left = append(left, p)
 			continue

@@ -338,7 +338,7 @@ func (r doctorReport) runtimes() string {
 
 // writeFinding writes a finding and its remedy.
 func writeFinding(w io.Writer, f doctor.Finding) error {
-	severity, what := string(f.Severity)+":", f.What
+	severity, what := string(f.Severity)+":", f.Message
 	if f.Object != "" {
 		what = f.Object + ": " + what
 	}

@@ -127,7 +127,7 @@ func (c *connection) run(ctx context.Context, name string) (err error) {
 	if err := c.write(ctx, c.listing.Data, question); err != nil {
 		return err
 	}
-	if others := c.listing.Others(); others > 0 {
+	if others := c.listing.Foreign(); others > 0 {
 		fmt.Fprintf(c.cmd.OutOrStdout(), "%s too (mcp-metatool import %s --replace takes their place)\n",
 			starting(c.host, others), c.host.Name)
 	}
@@ -325,7 +325,7 @@ func (c *connection) printLinks() error {
 		fmt.Fprintf(out, "note: the value of %s is not in the link: set %s where %s is started, or connect without --link\n", name, name, c.host.Title)
 	}
 	for _, l := range links {
-		if _, err := fmt.Fprintf(out, "%s:\n%s\n", l.What, l.URL); err != nil {
+		if _, err := fmt.Fprintf(out, "%s:\n%s\n", l.Label, l.URL); err != nil {
 			return err
 		}
 	}
@@ -566,7 +566,7 @@ func reportHost(ctx context.Context, sys *clientconfig.System, f clientconfig.Fi
 		r.Exists, r.Problem = true, err.Error()
 		return r
 	}
-	r.Exists, r.Others = l.Exists, l.Others()
+	r.Exists, r.Others = l.Exists, l.Foreign()
 	self := l.Self()
 	if self == nil {
 		return r

@@ -368,12 +368,12 @@ func (m *hostImport) showListing(w io.Writer, l *clientconfig.Listing) {
 		}
 		fmt.Fprintf(w, "  %-12s %s  %s\n", f.State, f.Name, display.EscapeLine(f.Starts))
 		for _, d := range f.Differences {
-			fmt.Fprintf(w, "    %s: %s here, %s there\n", display.EscapeLine(d.Setting), absent(d.Ours), absent(d.Theirs))
+			fmt.Fprintf(w, "    %s: %s here, %s there\n", display.EscapeLine(d.Setting), absent(d.Configured), absent(d.Listed))
 		}
 		for _, s := range f.Secrets {
 			fmt.Fprintf(w, "    secret in plain text: %s\n", display.EscapeLine(s.Where))
 		}
-		if l.File.Host.Name == clientconfig.Ours.Name {
+		if l.File.Host.Name == clientconfig.Metatool.Name {
 			showFetches(w, f.server)
 		}
 		for _, n := range f.Notes {
@@ -477,7 +477,7 @@ type comparison struct {
 
 // compare determines the state of each server. The error is about the configuration.
 func (m *hostImport) compare(ctx context.Context) error {
-	ours, err := clientconfig.ReadOurs(m.sys, m.file.Path(), m.file.Text())
+	ours, err := clientconfig.ReadMetatool(m.sys, m.file.Path(), m.file.Text())
 	if err != nil {
 		if _, problem := m.file.Parse(config.LoadOptions{Policies: compile.Policy, Context: ctx, Getenv: placeholder}); problem != nil {
 			return problem // the problem says more

@@ -285,7 +285,7 @@ func (a *addition) askSecret(ctx context.Context, in serverjson.Input) (string, 
 // variable, otherwise a name with the name of the server. So no document can name a variable with
 // another purpose and have the value sent somewhere.
 func (a *addition) variableOf(in serverjson.Input) string {
-	if in.What == "environment variable" {
+	if in.Kind == "environment variable" {
 		return in.Name
 	}
 	return clientconfig.VariableName(a.Name + "_" + in.Name)
@@ -308,7 +308,7 @@ func describeInputs(inputs []serverjson.Input) string {
 				more = append(more, f.text)
 			}
 		}
-		line := in.Name + " (" + in.What
+		line := in.Name + " (" + in.Kind
 		if more != nil {
 			line += "; " + strings.Join(more, "; ")
 		}

@@ -92,7 +92,7 @@ func (a *Approver) approve(ctx context.Context, ask route.Asking) (policy.Approv
 	}
 	subject, digest, err := a.opts.Queue.subject(ctx, ask)
 	if err != nil {
-		return policy.Approval{How: HowNobody}, denied(HowNobody, "nobody can be asked: %v", err)
+		return policy.Approval{How: HowUnanswered}, denied(HowUnanswered, "nobody can be asked: %v", err)
 	}
 	made := policy.Approval{Digest: digest}
 	if r, ok := a.opts.Queue.recall(ctx, subject, settings.By); ok {
@@ -101,8 +101,8 @@ func (a *Approver) approve(ctx context.Context, ask route.Asking) (policy.Approv
 	}
 	leave, err := a.enter(ask, settings)
 	if err != nil {
-		made.How = HowNobody
-		return made, denied(HowNobody, "%v", err)
+		made.How = HowUnanswered
+		return made, denied(HowUnanswered, "%v", err)
 	}
 	defer leave()
 	question := a.question(ask, settings, digest)
@@ -127,8 +127,8 @@ func (a *Approver) approve(ctx context.Context, ask route.Asking) (policy.Approv
 		a.opts.Log.Warn("the client cannot be asked for an approval, so the call waits in the queue", "target", ask.Request.Target(), "err", err)
 	}
 	if settings.By == ByClient {
-		made.How = HowNobody
-		return made, denied(HowNobody, "the client cannot ask its user (it does not declare elicitation by forms), and [approval] by is %q", settings.By)
+		made.How = HowUnanswered
+		return made, denied(HowUnanswered, "the client cannot ask its user (it does not declare elicitation by forms), and [approval] by is %q", settings.By)
 	}
 	return a.enqueue(ctx, ask, subject, question, settings, made)
 }
@@ -167,7 +167,7 @@ func (a *Approver) unasked(ctx context.Context, ask route.Asking, err error) err
 	if errors.Is(err, route.ErrAsksLater) {
 		return err
 	}
-	return &DeniedError{Target: ask.Request.Target(), Rule: ask.Decision.Rule, How: HowNobody, Text: err.Error()}
+	return &DeniedError{Target: ask.Request.Target(), Rule: ask.Decision.Rule, How: HowUnanswered, Text: err.Error()}
 }
 
 // clientName says who answers for a client.

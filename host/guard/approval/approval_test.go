@@ -402,9 +402,9 @@ func TestWhoIsAsked(t *testing.T) {
 		text   string // of the error; "" if the call is in the queue
 	}{
 		"client":                 {ByClient, answering(`{"action":"cancel"}`), HowClient, "denied by client `host`"},
-		"client, none":           {ByClient, plain, HowNobody, "does not declare elicitation"},
-		"client, only pages":     {ByClient, urls, HowNobody, "does not declare elicitation"},
-		"client, no client":      {ByClient, nil, HowNobody, "does not declare elicitation"},
+		"client, none":           {ByClient, plain, HowUnanswered, "does not declare elicitation"},
+		"client, only pages":     {ByClient, urls, HowUnanswered, "does not declare elicitation"},
+		"client, no client":      {ByClient, nil, HowUnanswered, "does not declare elicitation"},
 		"client, refuses":        {ByClient, refuses, HowClient, "the client cannot be asked: it answered `no \\u0060such method`"},
 		"client, deaf":           {ByClient, deaf, HowClient, "the client is not listening"},
 		"either":                 {ByEither, answering(`{"action":"cancel"}`), HowClient, "denied by client `host`"},

@@ -40,5 +40,5 @@ const (
 	HowPage       = "page"       // mcp-metatool ui
 	HowTerminal   = "terminal"   // the user of a command
 	HowRemembered = "remembered" // by an earlier decision
-	HowNobody     = "nobody"     // no person was asked, or none has answered
+	HowUnanswered = "nobody"     // no person was asked, or none has answered
 )

@@ -15,7 +15,7 @@ import (
 const (
 	allowOnce     = "allow once"
 	allowRemember = "allow and remember"
-	denyIt        = "deny"
+	denyCall      = "deny"
 )
 
 // asksByForm reports whether a client can be asked by a form.
@@ -24,10 +24,10 @@ func asksByForm(o route.Origin) bool { return o != nil && route.TakesForms(o) }
 // form returns the params of elicitation/create: the question and a flat schema for the
 // answer (revision 2025-06-18, client/elicitation, "Requested Schema").
 func (q Question) form() []byte {
-	choices := []string{allowOnce, allowRemember, denyIt}
+	choices := []string{allowOnce, allowRemember, denyCall}
 	remember := fmt.Sprintf("%q also allows the same call, with the same arguments, for %s.", allowRemember, q.remembering())
 	if q.RememberFor <= 0 {
-		choices, remember = []string{allowOnce, denyIt}, ""
+		choices, remember = []string{allowOnce, denyCall}, ""
 	}
 	var params wire.Object
 	params.Text("message", q.Text())

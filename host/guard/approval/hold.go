@@ -54,7 +54,7 @@ func (a *Approver) enqueue(ctx context.Context, ask route.Asking, subject Subjec
 		err := before.decides(ask, &made)
 		return made, err
 	case err != nil:
-		made.How = HowNobody
+		made.How = HowUnanswered
 		return made, a.unasked(ctx, ask, err)
 	case e.State != Open: // a person has decided about the same call before
 		decidedBy(&made, e)
@@ -71,7 +71,7 @@ func (a *Approver) enqueue(ctx context.Context, ask route.Asking, subject Subjec
 		decidedBy(&made, done)
 		return made, done.verdict().error(ask, made.How)
 	}
-	made.How = HowNobody
+	made.How = HowUnanswered
 	if _, failed := queue.take(context.WithoutCancel(ctx), e.ID); failed != nil && !errors.Is(failed, ErrUnknown) {
 		a.opts.Log.Warn("a call that does not wait any more is still in the queue", "approval", e.ID, "err", failed)
 	}

@@ -100,8 +100,8 @@ func (q Question) Caller() string {
 // name, and an escape has up to six characters for a byte.
 const maxWhole = 2000
 
-// object names the object of the question.
-func (q Question) what() string {
+// heading returns the first line of the question: the kind and the name of the target.
+func (q Question) heading() string {
 	name := quote(ascii(q.Name), 6*maxWhole)
 	switch {
 	case q.Kind == policy.KindResource:
@@ -121,7 +121,7 @@ func (q Question) what() string {
 // Text returns the question for people, in lines. Each foreign text is a code span.
 func (q Question) Text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "May this call be made?\n\n%s\n", q.what())
+	fmt.Fprintf(&b, "May this call be made?\n\n%s\n", q.heading())
 	fmt.Fprintf(&b, "Called by: %s\n", q.Caller())
 	q.arguments(&b)
 	fmt.Fprintf(&b, "Asked because of the rule %s", quote(q.Rule, maxName))

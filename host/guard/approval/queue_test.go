@@ -53,7 +53,7 @@ func TestHold(t *testing.T) {
 	}
 
 	d.settings.Timeout = 10 * time.Millisecond
-	if made, err := d.approve(asking(nil, `{}`)); err == nil || made.How != HowNobody || !strings.Contains(err.Error(), "nobody has decided about approval ") {
+	if made, err := d.approve(asking(nil, `{}`)); err == nil || made.How != HowUnanswered || !strings.Contains(err.Error(), "nobody has decided about approval ") {
 		t.Errorf("nobody: %+v, %v", made, err)
 	}
 	if len(d.list()) != 0 {

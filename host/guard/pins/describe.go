@@ -26,20 +26,20 @@ func (c Change) String() string {
 
 // describe returns the change of the definition in words.
 func (c Change) describe() string {
-	where, rest := c.place()
+	parents, rest := c.place()
 	names := make([]string, len(rest))
 	for i, step := range rest {
 		names[i] = plainName(step)
 	}
-	what := strings.Join(names, ".")
-	if len(rest) == 0 && len(where) > 0 { // a whole property or argument
-		where, what = where[:len(where)-1], where[len(where)-1]
+	subject := strings.Join(names, ".")
+	if len(rest) == 0 && len(parents) > 0 { // a whole property or argument
+		parents, subject = parents[:len(parents)-1], parents[len(parents)-1]
 	}
-	return strings.Join(append(where, c.event(rest, what)), ": ")
+	return strings.Join(append(parents, c.event(rest, subject)), ": ")
 }
 
-// event describes the change of an object, the target of the steps.
-func (c Change) event(steps []string, what string) string {
+// event describes the change of subject, the target of the steps.
+func (c Change) event(steps []string, subject string) string {
 	position := false // rather than an item of a set
 	if n := len(c.steps); n > 0 {
 		_, position = c.steps[n-1].(int)
@@ -58,32 +58,32 @@ func (c Change) event(steps []string, what string) string {
 	}
 	switch c.Kind {
 	case Added:
-		return fmt.Sprintf("%s was added: %s", what, c.Is)
+		return fmt.Sprintf("%s was added: %s", subject, c.Is)
 	case Removed:
-		return fmt.Sprintf("%s was removed (it was %s)", what, c.Was)
+		return fmt.Sprintf("%s was removed (it was %s)", subject, c.Was)
 	}
-	return fmt.Sprintf("%s changed from %s to %s", what, c.Was, c.Is)
+	return fmt.Sprintf("%s changed from %s to %s", subject, c.Was, c.Is)
 }
 
 // place splits the path into the part with a description in words and the remaining steps.
-func (c Change) place() (where, rest []string) {
+func (c Change) place() (parents, rest []string) {
 	for _, s := range c.steps {
 		rest = append(rest, fmt.Sprint(s))
 	}
 	if len(rest) > 1 && (rest[0] == "inputSchema" || rest[0] == "outputSchema") {
-		where, rest = rest[:1:1], rest[1:]
+		parents, rest = rest[:1:1], rest[1:]
 	}
 	for len(rest) >= 2 {
 		switch rest[0] {
 		case "properties":
-			where, rest = append(where, fmt.Sprintf("property %q", rest[1])), rest[2:]
+			parents, rest = append(parents, fmt.Sprintf("property %q", rest[1])), rest[2:]
 		case "arguments":
-			where, rest = append(where, fmt.Sprintf("argument %q", rest[1])), rest[2:]
+			parents, rest = append(parents, fmt.Sprintf("argument %q", rest[1])), rest[2:]
 		case "items":
-			where, rest = append(where, "items"), rest[1:]
+			parents, rest = append(parents, "items"), rest[1:]
 		default:
-			return where, rest
+			return parents, rest
 		}
 	}
-	return where, rest
+	return parents, rest
 }

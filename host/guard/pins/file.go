@@ -19,8 +19,8 @@ import (
 )
 
 // version is the version of the file format. Version 1 can be read, too: files of version 1 have
-// neither server nor beside, and other digests where a definition has characters that encoding/json
-// escapes.
+// no handshakes and no accepted similar names, and other digests where a definition has characters
+// that encoding/json escapes.
 const version = 2
 
 // MaxFile is the largest file that Read accepts and Write writes, in bytes.
@@ -56,9 +56,9 @@ func (s *documentServer) surfaces() map[wire.Surface]*map[string]documentEntry {
 // documentEntry is a definition with its digest, which reveals manual edits and bad merges.
 type documentEntry struct {
 	SHA256 string `json:"sha256"`
-	// Beside are the similar tools or prompts of other servers, as "server.name", for which this
+	// Similar are the similar tools or prompts of other servers, as "server.name", for which this
 	// definition may be taken.
-	Beside     []string       `json:"beside,omitempty"`
+	Similar    []string       `json:"beside,omitempty"`
 	Definition jsontext.Value `json:"definition"`
 }
 
@@ -153,7 +153,7 @@ func (e *documentEntry) decode(version int) (entry, error) {
 	if digest != e.SHA256 {
 		return entry{}, errors.New("is not what its sha256 says")
 	}
-	return entry{canonical: d.canonical(), digest: d.Digest(), beside: slices.Sorted(slices.Values(e.Beside))}, nil
+	return entry{canonical: d.canonical(), digest: d.Digest(), similar: slices.Sorted(slices.Values(e.Similar))}, nil
 }
 
 // Write replaces the file atomically. The same definitions give the same bytes. A new file is
@@ -206,5 +206,5 @@ func (l *Lock) Encode() ([]byte, error) {
 }
 
 func (e entry) document() documentEntry {
-	return documentEntry{SHA256: e.digest, Definition: e.canonical, Beside: e.beside}
+	return documentEntry{SHA256: e.digest, Definition: e.canonical, Similar: e.similar}
 }

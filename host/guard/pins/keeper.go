@@ -111,13 +111,13 @@ type look struct {
 type owner struct {
 	rank         int
 	server, name string
-	beside       []string // see entry
+	similar      []string // see entry
 }
 
 func (o owner) String() string { return o.server + "." + o.name }
 
-// ours stands for the server of our own tools in [Finding.Other].
-const ours = "builtin"
+// builtinServer stands for the server of the built-in tools in [Finding.Other].
+const builtinServer = "builtin"
 
 // NewKeeper returns a Keeper without pins until Configure. The caller must Close the Keeper.
 func NewKeeper(opts Options) *Keeper {
@@ -196,12 +196,12 @@ func (s *state) findLooks() map[look][]owner {
 		}
 	}
 	for _, name := range s.reserved {
-		add(wire.Tools, looks(name), owner{rank: -1, server: ours, name: name})
+		add(wire.Tools, looks(name), owner{rank: -1, server: builtinServer, name: name})
 	}
 	for _, server := range s.servers {
 		for _, surface := range []wire.Surface{wire.Tools, wire.Prompts} {
 			for name, e := range s.lock.servers[server.Name][surface] {
-				add(surface, s.looksOf(server, name), owner{server.rank, server.Name, name, e.beside})
+				add(surface, s.looksOf(server, name), owner{server.rank, server.Name, name, e.similar})
 			}
 		}
 	}
@@ -231,8 +231,8 @@ func (s *state) taken(server *serverState, surface wire.Surface, name string, pi
 	var others []string
 	for _, text := range s.looksOf(server, name) {
 		for _, o := range s.looks[look{surface, text}] {
-			beside := slices.Contains(o.beside, server.Name+"."+name)
-			if o.server != server.Name && (!pinned || o.rank < server.rank && !beside) {
+			accepted := slices.Contains(o.similar, server.Name+"."+name)
+			if o.server != server.Name && (!pinned || o.rank < server.rank && !accepted) {
 				others = append(others, o.String())
 			}
 		}
@@ -282,7 +282,7 @@ func (s *state) check(item Item, d *Definition) *Finding {
 		return f
 	}
 	others := s.taken(server, item.Surface, item.Name, known)
-	others = slices.DeleteFunc(others, func(o string) bool { return slices.Contains(e.beside, o) })
+	others = slices.DeleteFunc(others, func(o string) bool { return slices.Contains(e.similar, o) })
 	if len(others) > 0 {
 		f.Other = others[0]
 	}

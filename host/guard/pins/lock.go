@@ -39,9 +39,9 @@ type definitions map[string]entry
 type entry struct {
 	canonical []byte
 	digest    string
-	// beside are the similar tools or prompts of other servers, as "server.name", sorted. The
+	// similar are the similar tools or prompts of other servers, as "server.name", sorted. The
 	// similarity was accepted with the definition.
-	beside []string
+	similar []string
 }
 
 // New returns a lock without servers.

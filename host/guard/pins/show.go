@@ -35,23 +35,23 @@ func lines(canonical []byte) []byte {
 }
 
 // writeLines writes a value whose lines begin with indent. name is the value's name, as shown.
-func writeLines(b *strings.Builder, indent, what string, v any) {
+func writeLines(b *strings.Builder, indent, name string, v any) {
 	switch v := v.(type) {
 	case map[string]any:
 		if len(v) > 0 {
 			deeper := indent
-			if what != "" {
-				fmt.Fprintf(b, "%s%s\n", indent, what)
+			if name != "" {
+				fmt.Fprintf(b, "%s%s\n", indent, name)
 				deeper += "  "
 			}
-			for _, name := range slices.Sorted(maps.Keys(v)) {
-				writeLines(b, deeper, plainName(name)+":", v[name])
+			for _, member := range slices.Sorted(maps.Keys(v)) {
+				writeLines(b, deeper, plainName(member)+":", v[member])
 			}
 			return
 		}
 	case []any:
 		if slices.ContainsFunc(v, isLarge) {
-			fmt.Fprintf(b, "%s%s\n", indent, what)
+			fmt.Fprintf(b, "%s%s\n", indent, name)
 			for _, item := range v {
 				writeLines(b, indent+"  ", "-", item)
 			}
@@ -59,7 +59,7 @@ func writeLines(b *strings.Builder, indent, what string, v any) {
 		}
 	case string:
 		if strings.Contains(v, "\n") {
-			fmt.Fprintf(b, "%s%s\n", indent, what)
+			fmt.Fprintf(b, "%s%s\n", indent, name)
 			for line := range strings.SplitSeq(v, "\n") {
 				if seen(line) && !strings.HasSuffix(line, " ") {
 					fmt.Fprintf(b, "%s  | %s\n", indent, line)
@@ -70,11 +70,11 @@ func writeLines(b *strings.Builder, indent, what string, v any) {
 			return
 		}
 		if !seen(v) {
-			fmt.Fprintf(b, "%s%s %s\n", indent, what, strconv.QuoteToASCII(v))
+			fmt.Fprintf(b, "%s%s %s\n", indent, name, strconv.QuoteToASCII(v))
 			return
 		}
 	}
-	fmt.Fprintf(b, "%s%s %s\n", indent, what, compact(v))
+	fmt.Fprintf(b, "%s%s %s\n", indent, name, compact(v))
 }
 
 // seen reports whether people see every character of a line as the character is: no invisible

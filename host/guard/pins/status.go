@@ -128,7 +128,7 @@ func Accept(l *Lock, s Settings, findings []*Finding) (left []*Finding) {
 		if at[f.Server] == nil {
 			at[f.Server] = s.stateOf(l, f.Server)
 		}
-		e.beside = at[f.Server].taken(at[f.Server].servers[f.Server], f.Surface, f.Name, false)
+		e.similar = at[f.Server].taken(at[f.Server].servers[f.Server], f.Surface, f.Name, false)
 		l.servers[f.Server][f.Surface][f.Name] = e
 	}
 	return left

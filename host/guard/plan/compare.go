@@ -100,11 +100,11 @@ func (c comparison) answered(write int, a, b *parts) (*Difference, error) {
 	}
 	known := c.answer(write)
 	if known == nil || now == nil {
-		what := fmt.Sprintf("the answer of write %d", write)
+		wanted := fmt.Sprintf("the answer of write %d", write)
 		if known == nil {
-			what += ", which is not known"
+			wanted += ", which is not known"
 		}
-		return &Difference{string(at), what, display.Line(string(now), maxShown)}, nil
+		return &Difference{string(at), wanted, display.Line(string(now), maxShown)}, nil
 	}
 	d, err := comparison{decoded: true, at: at}.compare(known, now)
 	if err != nil {

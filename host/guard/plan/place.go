@@ -87,14 +87,14 @@ func (p *folder) folders() []string {
 // operator.
 func (p *folder) find(id string) string {
 	for _, dir := range p.folders() {
-		if path := filepath.Join(dir, id+".json"); isThere(path) {
+		if path := filepath.Join(dir, id+".json"); exists(path) {
 			return path
 		}
 	}
 	return filepath.Join(p.dir, id+".json")
 }
 
-func isThere(path string) bool {
+func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
 }
@@ -168,7 +168,7 @@ func (p *folder) Claim(_ context.Context, id, digest string, data []byte) (func(
 		return nil, err
 	}
 	_, err = file.Write(data)
-	if path, now := p.find(id), p.now(); err == nil && isThere(path) {
+	if path, now := p.find(id), p.now(); err == nil && exists(path) {
 		_ = os.Chtimes(path, now, now) // on error, the plan stays as long as an open plan
 	}
 	return func(_ context.Context, data []byte) error { return regular.Write(p.claimPath(digest), data, 0o600) },

@@ -80,10 +80,10 @@ func (e *FullError) Error() string {
 
 // room makes room for a new plan among the plans of its owner, the oldest first. room returns the
 // plans to be removed, and the plans that remain with the new plan. The error is a *FullError.
-func (q quota) room(all []entry, one entry, now time.Time) (gone, left []entry, err error) {
-	n, bytes := 1, one.Size
+func (q quota) room(all []entry, added entry, now time.Time) (removed, left []entry, err error) {
+	n, bytes := 1, added.Size
 	for _, e := range all {
-		if e.ID != one.ID {
+		if e.ID != added.ID {
 			n, bytes = n+1, bytes+e.Size
 			left = append(left, e)
 		}
@@ -92,14 +92,14 @@ func (q quota) room(all []entry, one entry, now time.Time) (gone, left []entry, 
 		goes := (n > q.plans || bytes > q.bytes) && !e.Done.After(now)
 		if goes {
 			n, bytes = n-1, bytes-e.Size
-			gone = append(gone, e)
+			removed = append(removed, e)
 		}
 		return goes
 	})
 	if n <= q.plans && bytes <= q.bytes {
-		return gone, append(left, one), nil
+		return removed, append(left, added), nil
 	}
-	full := &FullError{Plans: n - 1, Bytes: bytes - one.Size, Most: q}
+	full := &FullError{Plans: n - 1, Bytes: bytes - added.Size, Most: q}
 	for _, e := range left {
 		if e.Done.After(now) && (full.Next.IsZero() || e.Done.Before(full.Next)) {
 			full.Next = e.Done

@@ -131,15 +131,15 @@ func (s *stage) matches(step *Step, do Do, c *compose.StagedCall) error {
 
 func (s *stage) sameArguments(step *Step, was string, c *compose.StagedCall) error {
 	for _, part := range []struct {
-		what         string
+		name         string
 		planned, now []byte
 	}{{"arguments", step.Arguments, c.Arguments}, {"meta", step.Meta, c.Meta}} {
 		d, err := comparison{answer: s.result}.compare(part.planned, part.now)
 		if err != nil {
-			return fmt.Errorf("%s, and its %s cannot be compared: %w", was, part.what, err)
+			return fmt.Errorf("%s, and its %s cannot be compared: %w", was, part.name, err)
 		}
 		if d != nil {
-			return fmt.Errorf("%s, with other %s: %w", was, part.what, d)
+			return fmt.Errorf("%s, with other %s: %w", was, part.name, d)
 		}
 	}
 	return nil

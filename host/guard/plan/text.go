@@ -81,14 +81,14 @@ func summary(p *Plan) string {
 	return text
 }
 
-func count(n int, what string) string {
+func count(n int, noun string) string {
 	switch n {
 	case 0:
-		return "no " + what + "s"
+		return "no " + noun + "s"
 	case 1:
-		return "1 " + what
+		return "1 " + noun
 	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 func writeSteps(b *strings.Builder, p *Plan) {

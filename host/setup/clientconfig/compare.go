@@ -12,60 +12,60 @@ import (
 
 // Difference is a setting in which two servers differ. Secrets in the texts are masked.
 type Difference struct {
-	Setting string `json:"setting"`
-	Ours    string `json:"ours"` // "" if not set
-	Theirs  string `json:"theirs"`
+	Setting    string `json:"setting"`
+	Configured string `json:"ours"` // "" if not set
+	Listed     string `json:"theirs"`
 }
 
 // Compare returns the differences between a server of the product's configuration and a server of a
 // host, nil for two servers with the same effect. Settings that only the product has are not
 // compared.
-func Compare(ours, theirs *Server, home string) []Difference {
+func Compare(configured, listed *Server, home string) []Difference {
 	var list []Difference
 	add := func(setting, a, b string) {
 		if a != b {
 			list = append(list, Difference{setting, Mask(setting, a), Mask(setting, b)})
 		}
 	}
-	add("transport", string(ours.Transport), string(theirs.Transport))
-	if !sameCommand(ours.Command, theirs.Command) {
-		add("command", ours.Command, theirs.Command)
+	add("transport", string(configured.Transport), string(listed.Transport))
+	if !sameCommand(configured.Command, listed.Command) {
+		add("command", configured.Command, listed.Command)
 	}
-	if !slices.Equal(ours.Args, theirs.Args) {
-		add("args", quoteArgs(ours.Args), quoteArgs(theirs.Args))
+	if !slices.Equal(configured.Args, listed.Args) {
+		add("args", quoteArgs(configured.Args), quoteArgs(listed.Args))
 	}
-	list = append(list, compareSettings("env.", ours.Env, theirs.Env, func(s string) string { return s })...)
+	list = append(list, compareSettings("env.", configured.Env, listed.Env, func(s string) string { return s })...)
 	tilde := func(dir string) string {
 		if rest, ok := strings.CutPrefix(dir, "~"); ok {
 			return filepath.Join(home, rest)
 		}
 		return dir
 	}
-	if tilde(ours.Dir) != tilde(theirs.Dir) {
-		add("cwd", ours.Dir, theirs.Dir)
+	if tilde(configured.Dir) != tilde(listed.Dir) {
+		add("cwd", configured.Dir, listed.Dir)
 	}
-	add("url", ours.URL, theirs.URL)
-	list = append(list, compareSettings("headers.", ours.Headers, theirs.Headers, strings.ToLower)...)
-	if theirs.Hide != nil && !slices.Equal(ours.Hide, theirs.Hide) {
-		add("hide", strings.Join(ours.Hide, ", "), strings.Join(theirs.Hide, ", "))
+	add("url", configured.URL, listed.URL)
+	list = append(list, compareSettings("headers.", configured.Headers, listed.Headers, strings.ToLower)...)
+	if listed.Hide != nil && !slices.Equal(configured.Hide, listed.Hide) {
+		add("hide", strings.Join(configured.Hide, ", "), strings.Join(listed.Hide, ", "))
 	}
-	if theirs.Expose != nil && !slices.Equal(ours.Expose, theirs.Expose) {
-		add("expose", strings.Join(ours.Expose, ", "), strings.Join(theirs.Expose, ", "))
+	if listed.Expose != nil && !slices.Equal(configured.Expose, listed.Expose) {
+		add("expose", strings.Join(configured.Expose, ", "), strings.Join(listed.Expose, ", "))
 	}
-	if theirs.Timeout != 0 && ours.Timeout != theirs.Timeout {
+	if listed.Timeout != 0 && configured.Timeout != listed.Timeout {
 		timeout := ""
-		if ours.Timeout != 0 {
-			timeout = units.FormatDuration(ours.Timeout)
+		if configured.Timeout != 0 {
+			timeout = units.FormatDuration(configured.Timeout)
 		}
-		add("timeout", timeout, units.FormatDuration(theirs.Timeout))
+		add("timeout", timeout, units.FormatDuration(listed.Timeout))
 	}
-	if ours.Disabled != theirs.Disabled {
-		add("disabled", fmt.Sprint(ours.Disabled), fmt.Sprint(theirs.Disabled))
+	if configured.Disabled != listed.Disabled {
+		add("disabled", fmt.Sprint(configured.Disabled), fmt.Sprint(listed.Disabled))
 	}
 	return list
 }
 
-func compareSettings(prefix string, ours, theirs []Setting, fold func(string) string) []Difference {
+func compareSettings(prefix string, configured, listed []Setting, fold func(string) string) []Difference {
 	values := func(list []Setting) map[string]string {
 		m := map[string]string{}
 		for _, s := range list {
@@ -73,9 +73,9 @@ func compareSettings(prefix string, ours, theirs []Setting, fold func(string) st
 		}
 		return m
 	}
-	a, b := values(ours), values(theirs)
+	a, b := values(configured), values(listed)
 	var list []Difference
-	for _, s := range slices.Concat(theirs, ours) {
+	for _, s := range slices.Concat(listed, configured) {
 		key := fold(s.Name)
 		va, inA := a[key]
 		vb, inB := b[key]

@@ -127,12 +127,12 @@ func texts(v any) []string {
 
 // withConfig returns a person's arguments with the configuration of the product's arguments:
 // --config PATH.
-func withConfig(chosen, ours []string) []string {
-	at := slices.Index(ours, "--config")
-	if at < 0 || at+1 >= len(ours) {
+func withConfig(chosen, generated []string) []string {
+	at := slices.Index(generated, "--config")
+	if at < 0 || at+1 >= len(generated) {
 		return chosen
 	}
-	path := ours[at+1]
+	path := generated[at+1]
 	var args []string
 	placed := false
 	for i := 0; i < len(chosen); i++ {
@@ -217,7 +217,7 @@ func orEmpty(list []string) []string {
 }
 
 // Link is an address: the host asks its user whether to add a server.
-type Link struct{ What, URL string }
+type Link struct{ Label, URL string }
 
 // Links returns the one-click links for the entry, none for a host without links. Links are kept
 // and sent around, and so have variables of the host in place of secrets, the values of the given

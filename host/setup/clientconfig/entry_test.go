@@ -38,7 +38,7 @@ func FuzzImport(f *testing.F) {
 			if err := srv.Write(file); err != nil {
 				continue // invalid UTF-8, for example
 			}
-			ours, err := ReadOurs(s, "c.toml", file.Text())
+			ours, err := ReadMetatool(s, "c.toml", file.Text())
 			if err != nil || len(ours) != 1 {
 				t.Fatalf("%v\n%s", err, file.Text())
 			}

@@ -75,7 +75,7 @@ func (e *entry) read() {
 
 // special reports keys with a meaning that the configuration cannot express.
 func (e *entry) special() {
-	if e.file.Host.Name == Ours.Name {
+	if e.file.Host.Name == Metatool.Name {
 		e.know(e.keys...) // the reader of the configuration compares the keys
 		return
 	}
@@ -236,7 +236,7 @@ func (e *entry) process() {
 		}
 	}
 	s.Dir = e.text.text(e.str("cwd"))
-	if e.file.Host.Name == Ours.Name {
+	if e.file.Host.Name == Metatool.Name {
 		return
 	}
 	e.relative()
@@ -312,7 +312,7 @@ func with(list []Setting, s Setting) []Setting {
 // toolLists reads which tools the host shows.
 func (e *entry) toolLists() {
 	s := e.server
-	if e.file.Host.Name == Ours.Name {
+	if e.file.Host.Name == Metatool.Name {
 		s.Expose, s.Hide = e.list("expose"), e.list("hide")
 		s.Timeout, _ = units.ParseDuration(e.str("timeout")) // an invalid duration differs from every duration
 		return

@@ -137,9 +137,9 @@ var hosts = []*Host{
 	},
 }
 
-// Ours is the form of the product's own configuration, for comparing servers with the configured
-// servers. Ours is not among [Hosts].
-var Ours = &Host{Name: "mcp-metatool", Title: "mcp-metatool", Key: "upstream", vars: ourVariables, typed: true}
+// Metatool is the form of the product's own configuration, for comparing servers with the configured
+// servers. Metatool is not among [Hosts].
+var Metatool = &Host{Name: "mcp-metatool", Title: "mcp-metatool", Key: "upstream", vars: metatoolVariables, typed: true}
 
 // anyFile is the form of a file of an unknown host.
 var anyFile = &Host{Name: "file", Title: "a file", vars: allVariables}

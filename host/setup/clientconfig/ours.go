@@ -10,10 +10,10 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
-// ReadOurs reads the servers of the product's configuration as written: variables are not expanded.
+// ReadMetatool reads the servers of the product's configuration as written: variables are not expanded.
 // The name of the file determines its format, as in package config.
-func ReadOurs(s *System, path string, data []byte) ([]Server, error) {
-	host := *Ours
+func ReadMetatool(s *System, path string, data []byte) ([]Server, error) {
+	host := *Metatool
 	keys := []string{"upstream"}
 	if host.Format = TOML; strings.EqualFold(filepath.Ext(path), ".json") {
 		host.Format, keys = JSON, []string{"mcpServers", "upstreamServers"}

@@ -30,9 +30,9 @@ func TestNamesDiffer(t *testing.T) {
 	}
 }
 
-// TestReadOursList checks that the servers of the specification's form are read, which is
+// TestReadMetatoolList checks that the servers of the specification's form are read, which is
 // a list, and that a list which is not one of servers is refused.
-func TestReadOursList(t *testing.T) {
+func TestReadMetatoolList(t *testing.T) {
 	t.Parallel()
 	s := testSystem("linux")
 	file := edit.New("c.json", nil)
@@ -42,12 +42,12 @@ func TestReadOursList(t *testing.T) {
 	if !strings.Contains(string(file.Text()), `"upstreamServers": [`) {
 		t.Fatalf("not the form of the specification:\n%s", file.Text())
 	}
-	ours, err := ReadOurs(s, "c.json", file.Text())
+	ours, err := ReadMetatool(s, "c.json", file.Text())
 	if err != nil || len(ours) != 1 || describe(&ours[0]) != "a transport=stdio command=x timeout=30s" {
 		t.Errorf("%+v, %v", ours, err)
 	}
 	for _, text := range []string{`{"upstreamServers": [5]}`, `{"upstreamServers": [{"command": "x"}]}`, `{"upstreamServers": [{"name": "a"}, {"name": "a"}]}`, `{"upstreamServers": 5}`} {
-		if _, err := ReadOurs(s, "c.json", []byte(text)); !errors.Is(err, ErrShape) {
+		if _, err := ReadMetatool(s, "c.json", []byte(text)); !errors.Is(err, ErrShape) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
@@ -75,7 +75,7 @@ func TestWriteTools(t *testing.T) {
 		{Server{Name: "a", Transport: "stdio", Command: "b"}, "hide = [\"x\"]"},
 	} {
 		file := edit.New("c.toml", []byte(before))
-		ours, err := ReadOurs(s, "c.toml", file.Text())
+		ours, err := ReadMetatool(s, "c.toml", file.Text())
 		if err != nil || Compare(&ours[0], &tt.server, s.Home) == nil {
 			t.Fatal("no difference", err)
 		}
@@ -85,7 +85,7 @@ func TestWriteTools(t *testing.T) {
 		if !strings.Contains(string(file.Text()), tt.want+"\n") {
 			t.Errorf("no %s in\n%s", tt.want, file.Text())
 		}
-		ours, err = ReadOurs(s, "c.toml", file.Text())
+		ours, err = ReadMetatool(s, "c.toml", file.Text())
 		if err != nil || Compare(&ours[0], &tt.server, s.Home) != nil {
 			t.Errorf("still different: %v, %v", Compare(&ours[0], &tt.server, s.Home), err)
 		}

@@ -80,7 +80,7 @@ func recognize(path string, data []byte) (File, error) {
 		key  string
 		host *Host
 	}{
-		{"mcp_servers", Lookup("codex")}, {"upstream", Ours}, {"upstreamServers", Ours},
+		{"mcp_servers", Lookup("codex")}, {"upstream", Metatool}, {"upstreamServers", Metatool},
 		{"context_servers", Lookup("zed")}, {"servers", Lookup("vscode")}, {"mcpServers", anyFile},
 	} {
 		if root.at(form.key) == nil {
@@ -116,7 +116,7 @@ func parse(s *System, f File, data []byte) ([]Server, error) {
 		return nil, nil
 	}
 	value := parent.fields[f.Under[len(f.Under)-1]]
-	if items, ok := value.([]any); ok && f.Host.Name == Ours.Name {
+	if items, ok := value.([]any); ok && f.Host.Name == Metatool.Name {
 		value = byName(items)
 	}
 	list, ok := value.(*object)

@@ -48,7 +48,7 @@ func ownArgs(words []string) (args []string, ok bool) {
 		}
 		inner, found := wrapped(words[0], words[1:])
 		if !found {
-			return words[1:], isOurs(words[0])
+			return words[1:], isRenamedProduct(words[0])
 		}
 		words = inner
 	}
@@ -174,10 +174,10 @@ func shellWords(script string) []string {
 	return afterOptions(words)
 }
 
-// isOurs reports whether a program is the product under another name: by the name of the file at
+// isRenamedProduct reports whether a program is the product under another name: by the name of the file at
 // the end of links, by being the file of this process, or by the compiler's build information in
 // the file.
-func isOurs(command string) bool {
+func isRenamedProduct(command string) bool {
 	file, err := exec.LookPath(command)
 	if err != nil {
 		return false
@@ -197,11 +197,11 @@ func isOurs(command string) bool {
 			return true
 		}
 	}
-	return builtAsOurs(file)
+	return builtAsProduct(file)
 }
 
-// builtAsOurs reports whether the compiler has built a file from our command.
-func builtAsOurs(file string) bool {
+// builtAsProduct reports whether the compiler has built a file from our command.
+func builtAsProduct(file string) bool {
 	f, err := regular.Open(file)
 	if err != nil {
 		return false

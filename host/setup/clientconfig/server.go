@@ -56,8 +56,8 @@ type Listing struct {
 	Servers []Server
 }
 
-// Others returns how many of the servers are not mcp-metatool.
-func (l *Listing) Others() int {
+// Foreign returns how many of the servers are not mcp-metatool.
+func (l *Listing) Foreign() int {
 	n := 0
 	for i := range l.Servers {
 		if !l.Servers[i].Self {

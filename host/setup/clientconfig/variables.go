@@ -12,11 +12,11 @@ import (
 type variables int
 
 const (
-	noVariables     variables = iota // ${X} is text: Claude Desktop, Codex, Zed
-	shellVariables                   // ${X} and ${X:-default}: Claude Code
-	editorVariables                  // ${env:X}, ${input:x}, ${workspaceFolder}, ...: VS Code, Cursor, Windsurf
-	allVariables                     // both: a file of which the host is not known
-	ourVariables                     // variables of the product's configuration, which stay unchanged
+	noVariables       variables = iota // ${X} is text: Claude Desktop, Codex, Zed
+	shellVariables                     // ${X} and ${X:-default}: Claude Code
+	editorVariables                    // ${env:X}, ${input:x}, ${workspaceFolder}, ...: VS Code, Cursor, Windsurf
+	allVariables                       // both: a file of which the host is not known
+	metatoolVariables                  // variables of the product's configuration, which stay unchanged
 )
 
 var (
@@ -65,7 +65,7 @@ func expandsFiles(s *System, f File) bool {
 
 // text rewrites a text. Dollar signs without a meaning for the host are escaped.
 func (t *translator) text(s string) string {
-	if t.kind == ourVariables {
+	if t.kind == metatoolVariables {
 		return s
 	}
 	var b strings.Builder

@@ -39,7 +39,7 @@ type Finding struct {
 	Severity Severity `json:"severity"`
 	Hosts    []string `json:"hosts,omitempty"` // concerned hosts, if not all; see Kind
 	Object   string   `json:"object"`          // for example `upstream "github"`; "" for the whole machine
-	What     string   `json:"what"`
+	Message  string   `json:"what"`
 	Remedy   string   `json:"remedy"`
 }
 
@@ -174,7 +174,7 @@ func Examine(ctx context.Context, p *Patient) Report {
 	e.files()
 	for i := range e.report.Findings {
 		f := &e.report.Findings[i]
-		f.Object, f.What, f.Remedy = p.Mask(f.Object), p.Mask(f.What), p.Mask(f.Remedy)
+		f.Object, f.Message, f.Remedy = p.Mask(f.Object), p.Mask(f.Message), p.Mask(f.Remedy)
 	}
 	for i := range e.report.Servers {
 		s := &e.report.Servers[i]
@@ -196,7 +196,7 @@ func Examine(ctx context.Context, p *Patient) Report {
 func (e *examination) find(id, object, remedy, format string, args ...any) {
 	at := slices.IndexFunc(Kinds, func(k Kind) bool { return k.ID == id })
 	e.report.Findings = append(e.report.Findings, Finding{
-		ID: id, Severity: Kinds[at].Severity, Hosts: Kinds[at].Hosts, Object: object, What: fmt.Sprintf(format, args...), Remedy: remedy,
+		ID: id, Severity: Kinds[at].Severity, Hosts: Kinds[at].Hosts, Object: object, Message: fmt.Sprintf(format, args...), Remedy: remedy,
 	})
 }
 

@@ -176,7 +176,7 @@ oauth = {}
 	found := map[string]Finding{}
 	for _, f := range r.Findings {
 		found[f.ID] = f
-		if f.What == "" || f.Remedy == "" {
+		if f.Message == "" || f.Remedy == "" {
 			t.Errorf("nothing is said: %+v", f)
 		}
 	}
@@ -192,8 +192,8 @@ oauth = {}
 		idPolicyClient: `policy rule "ci": there is no ci among the tokens`,
 		idTextLong:     "text (1100 characters), its instructions (2100 characters, cut by Claude Code)",
 	} {
-		if !strings.Contains(found[id].What, want) {
-			t.Errorf("%s: %q, want %q", id, found[id].What, want)
+		if !strings.Contains(found[id].Message, want) {
+			t.Errorf("%s: %q, want %q", id, found[id].Message, want)
 		}
 	}
 	if len(r.Servers) != 5 || r.Servers[0].Era != "handshake" || r.Servers[1].Tokens < 130*150 {
@@ -311,7 +311,7 @@ func TestReadableFiles(t *testing.T) {
 		var got []string
 		for _, f := range Examine(t.Context(), &Patient{Store: dir, Getenv: os.Getenv, Now: time.Now()}).Findings {
 			if f.ID == idFileReadable {
-				got = append(got, f.What)
+				got = append(got, f.Message)
 			}
 		}
 		if strings.Join(got, "\n") != want {
@@ -343,7 +343,7 @@ func TestPorts(t *testing.T) {
 			cfg := load(t, t.TempDir(), fmt.Sprintf("%s\nlisten = %q\ntokens = [\"a-long-enough-token-0123456789\"]\n", settings, address))
 			got := ""
 			for _, f := range Examine(t.Context(), &Patient{Config: cfg, Getenv: os.Getenv, Now: time.Now()}).Findings {
-				if strings.HasPrefix(f.ID, "port-") && f.Object == table+".listen" && strings.Contains(f.What, address) && strings.Contains(f.Remedy, settings) {
+				if strings.HasPrefix(f.ID, "port-") && f.Object == table+".listen" && strings.Contains(f.Message, address) && strings.Contains(f.Remedy, settings) {
 					got += f.ID
 				}
 			}
@@ -367,7 +367,7 @@ func TestClocks(t *testing.T) {
 		got := ""
 		for _, f := range Examine(t.Context(), &Patient{Config: cfg, Observed: observed, Getenv: os.Getenv, Now: time.Now()}).Findings {
 			if f.ID == idClockWrong {
-				got += f.What
+				got += f.Message
 			}
 		}
 		if got != tt.want {

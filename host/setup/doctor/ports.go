@@ -48,10 +48,10 @@ func (e *examination) port(table, address, settings string) {
 		if errors.As(err, &failed) {
 			err = failed.Err // the address is said already
 		}
-		what := err.Error()
+		reason := err.Error()
 		if errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, wsaNoAddress) {
-			what = "this machine does not have that address"
+			reason = "this machine does not have that address"
 		}
-		e.find(idPortAddress, object, "set 127.0.0.1, or an address of this machine ("+settings+")", "we cannot listen on %s: %s", address, what)
+		e.find(idPortAddress, object, "set 127.0.0.1, or an address of this machine ("+settings+")", "we cannot listen on %s: %s", address, reason)
 	}
 }

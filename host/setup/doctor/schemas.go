@@ -32,7 +32,7 @@ func (a *affected) add(tool, format string, args ...any) {
 }
 
 // report adds a finding for all tools of a server.
-func (a affected) report(e *examination, id, server, remedy, what string) {
+func (a affected) report(e *examination, id, server, remedy, fault string) {
 	if len(a.texts) == 0 {
 		return
 	}
@@ -40,7 +40,7 @@ func (a affected) report(e *examination, id, server, remedy, what string) {
 	if len(a.texts) > maxShown {
 		shown += fmt.Sprintf(", and %d more", len(a.texts)-maxShown)
 	}
-	e.find(id, upstreamObject(server), remedy, "%s: %s", what, shown)
+	e.find(id, upstreamObject(server), remedy, "%s: %s", fault, shown)
 }
 
 // hide returns the setting that hides the tools.
@@ -56,7 +56,7 @@ func (a affected) hide(server string) string {
 }
 
 // schemaKinds are the faults of schemas, in this order, with the words for findings.
-var schemaKinds = []struct{ id, what string }{
+var schemaKinds = []struct{ id, fault string }{
 	{idSchemaType, `input schemas without "type": "object", with which TypeScript clients would refuse the whole list, so they are left out`},
 	{idSchemaUnion, "input schemas that the APIs of Claude and OpenAI refuse, with every request"},
 	{idSchemaKey, "names of parameters that the API of Claude refuses, with every request"},
@@ -82,7 +82,7 @@ func (e *examination) schemas() {
 		}
 		for _, kind := range schemaKinds {
 			if a := byKind[kind.id]; a != nil {
-				a.report(e, kind.id, u.Name, "update the server, or set "+a.hide(u.Name), kind.what)
+				a.report(e, kind.id, u.Name, "update the server, or set "+a.hide(u.Name), kind.fault)
 			}
 		}
 	}

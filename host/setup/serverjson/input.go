@@ -13,9 +13,9 @@ type Input struct {
 	// Name identifies the input in an Option: the name of an environment variable, header or
 	// variable, of an option without its dashes, or of the hint for an argument.
 	Name string
-	// What is the kind of input: "environment variable", "header", "argument", "option" or
+	// Kind is the kind of input: "environment variable", "header", "argument", "option" or
 	// "variable".
-	What string
+	Kind string
 	// Description is the publisher's, and can contain anything.
 	Description string
 	Required    bool
@@ -82,9 +82,9 @@ func (o *Option) SecretNames() map[string]bool {
 		}
 		switch {
 		case !secret:
-		case s.what == "environment variable":
+		case s.kind == "environment variable":
 			names[s.name] = true
-		case s.what == "header":
+		case s.kind == "header":
 			names[strings.ToLower(s.name)] = true
 		}
 	}
@@ -93,7 +93,7 @@ func (o *Option) SecretNames() map[string]bool {
 
 // slot is a place in the command line, environment, headers or address.
 type slot struct {
-	name, what string
+	name, kind string
 	repeated   bool
 	field      *Field
 }
@@ -145,13 +145,13 @@ func (s *slot) inputs(add func(Input)) {
 		if s.isFlag() {
 			return
 		}
-		add(asInput(s.name, s.what, s.repeated, s.field.IsRequired, s.field))
+		add(asInput(s.name, s.kind, s.repeated, s.field.IsRequired, s.field))
 		return
 	}
 	for _, name := range s.variables() {
 		v := s.field.Variables[name]
 		if v.Value == "" {
-			add(asInput(name, "variable", s.repeated, v.IsRequired || s.what == "address", &v))
+			add(asInput(name, "variable", s.repeated, v.IsRequired || s.kind == "address", &v))
 		}
 	}
 }
@@ -166,7 +166,7 @@ var flags = []string{
 // option, or an option without any description.
 func (s *slot) isFlag() bool {
 	f := s.field
-	if s.what != "option" || f.Default != "" || len(f.Choices) > 0 || f.Format != "" || f.Placeholder != "" || f.IsSecret {
+	if s.kind != "option" || f.Default != "" || len(f.Choices) > 0 || f.Format != "" || f.Placeholder != "" || f.IsSecret {
 		return false
 	}
 	return slices.Contains(flags, s.name) || !f.IsRequired && f.Description == ""
@@ -186,9 +186,9 @@ func (s *slot) variables() []string {
 	return names
 }
 
-func asInput(name, what string, repeated, required bool, f *Field) Input {
+func asInput(name, kind string, repeated, required bool, f *Field) Input {
 	return Input{
-		Name: name, What: what, Description: f.Description, Required: required, Secret: f.IsSecret, Repeated: repeated,
+		Name: name, Kind: kind, Description: f.Description, Required: required, Secret: f.IsSecret, Repeated: repeated,
 		Format: f.Format, Default: f.Default, Placeholder: f.Placeholder, Choices: f.Choices,
 	}
 }

@@ -75,7 +75,7 @@ func (s *slot) texts(at string, values map[string][]string) ([]string, error) {
 			return list[min(i, len(list)-1)], true
 		})
 		if !ok {
-			return nil, wrong(at, "%s %s has a $ before a variable, which a configuration cannot express", s.what, quoted(s.name))
+			return nil, wrong(at, "%s %s has a $ before a variable, which a configuration cannot express", s.kind, quoted(s.name))
 		}
 	}
 	return texts, nil
@@ -160,10 +160,10 @@ func words(at string, arguments []Argument, values map[string][]string) ([]strin
 }
 
 // settings returns variables or headers with a value.
-func settings(at string, list []Named, what string, values map[string][]string) ([]edit.Setting, error) {
+func settings(at string, list []Named, kind string, values map[string][]string) ([]edit.Setting, error) {
 	var set []edit.Setting
 	for i := range list {
-		s := slot{list[i].Name, what, false, &list[i].Field}
+		s := slot{list[i].Name, kind, false, &list[i].Field}
 		texts, err := s.texts(at, values)
 		if err != nil {
 			return nil, err

@@ -108,9 +108,9 @@ func TestInputs(t *testing.T) {
 		{"type": "positional", "value": "{x}-{y}-{z}", "variables": {"x": {"isRequired": true, "choices": ["a", "b"]}, "y": {"value": "fixed"}}}],
 		"environmentVariables": [{"name": "KEY", "isSecret": true, "isRequired": true, "description": "d"}, {"name": "FIXED", "value": "1"}]`))
 	want := []Input{
-		{Name: "port", What: "option", Required: true, Format: "number"},
-		{Name: "x", What: "variable", Required: true, Choices: []string{"a", "b"}},
-		{Name: "KEY", What: "environment variable", Required: true, Secret: true, Description: "d"},
+		{Name: "port", Kind: "option", Required: true, Format: "number"},
+		{Name: "x", Kind: "variable", Required: true, Choices: []string{"a", "b"}},
+		{Name: "KEY", Kind: "environment variable", Required: true, Secret: true, Description: "d"},
 	}
 	got := o.Inputs()
 	if !reflect.DeepEqual(got, want) {

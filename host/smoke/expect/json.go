@@ -59,18 +59,18 @@ func (d Difference) mismatch() *Mismatch {
 	if d.Kind != Missing {
 		m.Got = Show(d.Got)
 	}
-	what := "member"
+	noun := "member"
 	if n := len(d.Steps); n > 0 {
 		if _, ok := d.Steps[n-1].(int); ok {
-			what = "item"
+			noun = "item"
 		}
 	}
 	w, g := typeName(d.Want), typeName(d.Got)
 	switch {
 	case d.Kind == Missing:
-		m.Message = what + " is missing"
+		m.Message = noun + " is missing"
 	case d.Kind == Unexpected:
-		m.Message = "unexpected " + what
+		m.Message = "unexpected " + noun
 	case w != g:
 		m.Message = fmt.Sprintf("want %s, got %s", w, g)
 	default:

@@ -85,12 +85,12 @@ func Text(want Pattern, result []byte) *Mismatch {
 
 // Message requires that a single text matches, such as an error message. subject names the text:
 // "the error's message".
-func Message(what string, want Pattern, got string) *Mismatch {
+func Message(subject string, want Pattern, got string) *Mismatch {
 	if want.Match(got) {
 		return nil
 	}
 	return &Mismatch{
-		Message: fmt.Sprintf("nothing in %s %s what is wanted", what, want.verb()),
+		Message: fmt.Sprintf("nothing in %s %s what is wanted", subject, want.verb()),
 		Want:    display.ClipSize(want.source, maxShown), Got: display.ClipSize(got, maxShown), Diff: want.diff(got),
 	}
 }

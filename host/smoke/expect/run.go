@@ -87,9 +87,9 @@ func Duration(most, got time.Duration) *Mismatch {
 	return ceiling("duration", most, got, units.FormatDuration)
 }
 
-func ceiling[N uint64 | time.Duration](what string, most, got N, format func(N) string) *Mismatch {
+func ceiling[N uint64 | time.Duration](quantity string, most, got N, format func(N) string) *Mismatch {
 	if got <= most {
 		return nil
 	}
-	return &Mismatch{Message: "more " + what + " than allowed", Want: "at most " + format(most), Got: format(got)}
+	return &Mismatch{Message: "more " + quantity + " than allowed", Want: "at most " + format(most), Got: format(got)}
 }

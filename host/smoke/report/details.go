@@ -48,13 +48,13 @@ func detailsOf(r Result, paint painter) []string {
 		d.problem(r, p)
 	}
 	d.logs(r.Logs)
-	d.output(r.outputBeside())
+	d.output(r.extraOutput())
 	return d.lines
 }
 
-// outputBeside returns the output, unless a problem already shows the same text: for a failed tool,
+// extraOutput returns the output, unless a problem already shows the same text: for a failed tool,
 // both are the tool's error.
-func (r *Result) outputBeside() string {
+func (r *Result) extraOutput() string {
 	for _, p := range r.Problems {
 		if p.Got == r.Output {
 			return ""
@@ -97,7 +97,7 @@ func (r *Result) title() string {
 // headline summarises a problem in a line.
 func headline(p Problem) string {
 	var b strings.Builder
-	b.WriteString(display.EscapeLine(p.What))
+	b.WriteString(display.EscapeLine(p.Expectation))
 	if p.Path != "" && p.Path != "$" {
 		if b.Len() > 0 {
 			b.WriteByte(' ')

@@ -118,7 +118,7 @@ func htmlFileOf(f File) htmlFile {
 }
 
 func htmlResultOf(r Result) htmlResult {
-	h := htmlResult{Result: r, Output: display.Escape(r.outputBeside())}
+	h := htmlResult{Result: r, Output: display.Escape(r.extraOutput())}
 	h.Class, h.Word = word(r.Status)
 	if r.Status == Skipped {
 		h.Reason, h.Problems = reason(r), nil

@@ -83,14 +83,14 @@ type jsonResult struct {
 }
 
 type jsonProblem struct {
-	What    string `json:"what"`
-	Path    string `json:"path"`
-	Message string `json:"message"`
-	Want    string `json:"want"`
-	Got     string `json:"got"`
-	Diff    string `json:"diff"`
-	Line    int    `json:"line"`
-	Column  int    `json:"column"`
+	Expectation string `json:"what"`
+	Path        string `json:"path"`
+	Message     string `json:"message"`
+	Want        string `json:"want"`
+	Got         string `json:"got"`
+	Diff        string `json:"diff"`
+	Line        int    `json:"line"`
+	Column      int    `json:"column"`
 }
 
 type jsonSummary struct {

@@ -129,7 +129,7 @@ func junitCaseOf(r Result, class string) junitCase {
 	failure.Text = strings.Join(d.lines, "\n")
 	var out details
 	out.logs(r.Logs)
-	out.output(r.outputBeside())
+	out.output(r.extraOutput())
 	c.SystemOut = strings.Join(out.lines, "\n")
 	return c
 }

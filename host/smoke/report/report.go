@@ -87,9 +87,9 @@ type Usage struct {
 
 // Problem is a difference between an answer and an expectation.
 type Problem struct {
-	What    string // the expectation, e.g. "expect.text"; "" for none
-	Path    string // the place in the answer, e.g. "$.a[2].b"; "" for the whole
-	Message string // the problem; a sentence
+	Expectation string // the expectation, e.g. "expect.text"; "" for none
+	Path        string // the place in the answer, e.g. "$.a[2].b"; "" for the whole
+	Message     string // the problem; a sentence
 	// Want and Got are both sides, clipped; "" if Message says everything.
 	Want, Got string
 	// Diff is a unified diff from want to got; "" for none.
@@ -97,9 +97,9 @@ type Problem struct {
 	Line, Column int // of the expectation in the check's file; 0 if unknown
 }
 
-// Of returns the problem for a mismatch of the expectation with the name what.
-func Of(what string, m *expect.Mismatch) Problem {
-	return Problem{What: what, Path: m.Path, Message: m.Message, Want: m.Want, Got: m.Got, Diff: m.Diff}
+// Of returns the problem for a mismatch of an expectation.
+func Of(expectation string, m *expect.Mismatch) Problem {
+	return Problem{Expectation: expectation, Path: m.Path, Message: m.Message, Want: m.Want, Got: m.Got, Diff: m.Diff}
 }
 
 // File is a file of checks with all its results.

@@ -58,7 +58,7 @@ func sample(t *testing.T) []File {
 		Results: []Result{{
 			Row: Row{2, []Cell{{"city", "New York"}, {"n", "5"}, {"x", hostile}}}, Name: hostile, Line: 2, Column: 4, Status: Failed, Duration: 61 * time.Second,
 			Problems: []Problem{{
-				What: "expect.text", Path: `$["` + hostile + `"]`, Message: hostile, Want: hostile, Got: " " + hostile + "\n\n",
+				Expectation: "expect.text", Path: `$["` + hostile + `"]`, Message: hostile, Want: hostile, Got: " " + hostile + "\n\n",
 				Diff: "--- want\n+++ got\n@@ -1 +1 @@\n-" + hostile + "+x\n", Line: 3,
 			}},
 			Logs: []string{hostile, ""}, Output: hostile,

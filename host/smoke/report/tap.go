@@ -66,7 +66,7 @@ func (t *tapWriter) Result(r Result) error {
 	if !ok {
 		y.problems(r.Problems)
 		y.list("logs", r.Logs)
-		y.text(1, "output", r.outputBeside())
+		y.text(1, "output", r.extraOutput())
 	}
 	y.close()
 	return t.out.flush()
@@ -161,7 +161,7 @@ func (y yaml) problems(list []Problem) {
 	for _, p := range list {
 		y.out.WriteString("    - message: ")
 		y.scalar(3, p.Message)
-		y.text(3, "what", p.What)
+		y.text(3, "what", p.Expectation)
 		y.text(3, "path", p.Path)
 		y.text(3, "want", p.Want)
 		y.text(3, "got", p.Got)

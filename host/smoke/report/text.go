@@ -156,10 +156,10 @@ func (s Summary) String() string {
 	parts := []string{fmt.Sprintf("%d passed", s.Passed)}
 	for _, p := range []struct {
 		n    int
-		what string
+		noun string
 	}{{s.Failed, "failed"}, {s.Broken, "broken"}, {s.Skipped, "skipped"}} {
 		if p.n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.what))
+			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.noun))
 		}
 	}
 	line := fmt.Sprintf("%s in %s: %s", count(s.Checks(), "check"), count(s.Files, "file"), strings.Join(parts, ", "))
@@ -169,9 +169,9 @@ func (s Summary) String() string {
 	return line + " (" + clock(s.Duration) + ")"
 }
 
-func count(n int, what string) string {
+func count(n int, noun string) string {
 	if n == 1 {
-		return "1 " + what
+		return "1 " + noun
 	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return fmt.Sprintf("%d %ss", n, noun)
 }

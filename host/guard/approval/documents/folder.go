@@ -127,7 +127,7 @@ func (p *Folder) View(ctx context.Context, f func(Documents) error) error {
 	case err != nil:
 		return err
 	case opened == nil:
-		return f(nothing{})
+		return f(noFolder{})
 	}
 	defer opened.root.Close()
 	return f(opened)
@@ -232,14 +232,14 @@ func (f *files) remove(path string) error {
 // Use implements [Documents]. The caller holds the lock of the folder.
 func (f *files) Use(n Name) error { return f.root.Remove(n.file()) }
 
-// nothing is a missing folder.
-type nothing struct{}
+// noFolder is a missing folder.
+type noFolder struct{}
 
 // errNoFolder is the error for a write in View.
 var errNoFolder = errors.New("approvals: there is no folder")
 
-func (nothing) IDs(string) ([]string, error) { return nil, nil }
-func (nothing) Read(n Name, _ any) error     { return missing(n) }
-func (nothing) Write(Name, any) error        { return errNoFolder }
-func (nothing) Remove(Name) error            { return nil }
-func (nothing) Use(n Name) error             { return missing(n) }
+func (noFolder) IDs(string) ([]string, error) { return nil, nil }
+func (noFolder) Read(n Name, _ any) error     { return missing(n) }
+func (noFolder) Write(Name, any) error        { return errNoFolder }
+func (noFolder) Remove(Name) error            { return nil }
+func (noFolder) Use(n Name) error             { return missing(n) }

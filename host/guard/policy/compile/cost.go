@@ -76,8 +76,8 @@ func contained(v, in ref.Val) uint64 {
 		return 0
 	}
 	most, cost := weigh(v), uint64(0)
-	for it := list.Iterator(); it.HasNext() == types.True && cost <= maxCost; {
-		cost += max(valueCost, (&weighing{most: most}).of(it.Next()))
+	for items := list.Iterator(); items.HasNext() == types.True && cost <= maxCost; {
+		cost += max(valueCost, (&weighing{most: most}).of(items.Next()))
 	}
 	return cost
 }
@@ -127,14 +127,14 @@ func (w *weighing) add(v any) {
 			w.add(native)
 			return
 		}
-		for it := v.Iterator(); it.HasNext() == types.True && w.sum < w.most; {
-			name := it.Next()
+		for items := v.Iterator(); items.HasNext() == types.True && w.sum < w.most; {
+			name := items.Next()
 			w.add(name)
 			w.add(v.Get(name))
 		}
 	case traits.Lister:
-		for it := v.Iterator(); it.HasNext() == types.True && w.sum < w.most; {
-			w.add(it.Next())
+		for items := v.Iterator(); items.HasNext() == types.True && w.sum < w.most; {
+			w.add(items.Next())
 		}
 	}
 }
