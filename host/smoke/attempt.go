@@ -1,12 +1,21 @@
 package smoke
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host"
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/guard/approval"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/servers"
 	"github.com/mcp-metatool/mcp-metatool/host/smoke/report"
+	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
 // captured are the values that the checks of a file have captured in a run.
@@ -208,4 +217,241 @@ func (r *run) attempt(ctx context.Context, c *checkRun) (report.Result, error) {
 // asksServers reports whether a check gets its answers from servers, whose answers may change.
 func (r *run) asksServers(c *checkRun) bool {
 	return !r.opts.Load.Offline && (c.Mock == nil || r.records(c))
+}
+
+// retry says how often a check is tried again.
+type retry struct {
+	times uint64 // after the first attempt
+	delay time.Duration
+}
+
+const (
+	maxRetries   = 1000
+	defaultDelay = time.Second
+)
+
+// readRetry reads how often a check is tried again.
+func (c *Check) readRetry(s *config.Section) {
+	if s.Has("retry") && !s.IsTable("retry") {
+		s.Know("retry")
+		s.Problem("retry", `has to be a table: { times = 2, delay = "1s" }`)
+		return
+	}
+	table := s.Section("retry")
+	if table == nil {
+		return
+	}
+	c.retry = retry{times: 1, delay: defaultDelay}
+	table.Number("times", &c.retry.times, 1, maxRetries)
+	table.Duration("delay", &c.retry.delay, 0, maxTime)
+	table.Close(map[string]string{"count": "times", "attempts": "times", "max": "times", "interval": "delay", "wait": "delay"})
+	if c.Mock != nil && c.Mock.File == "" {
+		s.Problem("retry", "has no meaning with mocks, which always answer the same")
+	}
+}
+
+// repeatable reports whether a check that has ended with an error, or failed with nil, may do
+// better in another attempt.
+func repeatable(err error) bool {
+	var failed *failedError
+	var down *servers.DownError
+	return err == nil || errors.As(err, &failed) || errors.As(err, &down) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// pause waits before the next attempt. pause reports whether ctx is still alive.
+func (r retry) pause(ctx context.Context) bool {
+	timer := time.NewTimer(r.delay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
+}
+
+// timeoutError is the cause of a context when a check has taken too long.
+type timeoutError struct{ limit time.Duration }
+
+func (e *timeoutError) Error() string {
+	return "no answer within " + units.FormatDuration(e.limit) + " (timeout of the check, or of [smoke])"
+}
+
+// errCancelled is the cause of a context that ended after cancel_after.
+var errCancelled = errors.New("cancelled after cancel_after")
+
+// failedError says why a check failed without an answer.
+type failedError struct{ reason string }
+
+func (e *failedError) Error() string { return e.reason }
+
+// withTimeout returns a context that ends at the timeout of the check.
+func withTimeout(ctx context.Context, c *Check, f *File) (context.Context, context.CancelFunc) {
+	limit := cmp.Or(c.Timeout, f.Timeout)
+	return context.WithTimeoutCause(ctx, limit, &timeoutError{limit})
+}
+
+// withCancelAfter returns a context that ends after the cancel_after of the check.
+func (c *Check) withCancelAfter(ctx context.Context) (context.Context, context.CancelFunc) {
+	if c.CancelAfter == 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeoutCause(ctx, c.CancelAfter, errCancelled)
+}
+
+// endError translates the error of a call: nil if the call was cancelled as intended, a failedError
+// for a failure, or the cause of ctx if the run is ending.
+func (c *Check) endError(ctx context.Context, a *answer, err error) error {
+	cause := context.Cause(ctx)
+	var late *timeoutError
+	switch {
+	case errors.Is(cause, errCancelled):
+		a.cancelled = true
+		return nil
+	case errors.As(cause, &late):
+		return &failedError{late.Error()}
+	case ctx.Err() != nil:
+		return cause
+	}
+	return &failedError{fmt.Sprintf("no answer: %v", err)}
+}
+
+// callAndCancel calls an upstream's tool and cancels the call, without a session in between. No
+// session learns the outcome of a cancelled call, so only the connection to the upstream shows
+// whether the server has stopped (MCP 2025-11-25, basic/utilities/cancellation).
+func (l *live) callAndCancel(ctx context.Context, h *host.Host, c *Check, server, tool string) (*answer, error) {
+	a := &answer{}
+	w := &cancelWatcher{}
+	limited, cancel := c.withCancelAfter(ctx)
+	defer cancel()
+	begun := time.Now()
+	reply, err := h.Request(limited, server, wire.Call{
+		Method: protocol.MethodToolsCall, Params: c.request(tool), Late: w.late,
+		Progress: func(p []byte) { a.progress = append(a.progress, p) },
+	})
+	a.took = time.Since(begun)
+	if err == nil {
+		return a, a.setReply(reply)
+	}
+	if err := c.endError(limited, a, err); err != nil {
+		return a, err
+	}
+	a.stopped, a.afterCancel = w.watch(ctx, c.within, func(ctx context.Context) error {
+		_, err := h.Request(ctx, server, wire.Call{Method: protocol.MethodPing})
+		return err
+	})
+	return a, nil
+}
+
+// cancelWatcher records the messages of a server for a cancelled call.
+type cancelWatcher struct {
+	mu      sync.Mutex
+	seen    []lateMessage
+	stopped chan struct{} // closed when an answer arrives; nil until watch waits
+}
+
+type lateMessage struct {
+	text string
+	at   time.Time
+}
+
+// late implements wire.Call.Late.
+func (w *cancelWatcher) late(text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.seen = append(w.seen, lateMessage{text, time.Now()})
+	if text == anAnswer && w.stopped != nil {
+		close(w.stopped)
+		w.stopped = nil
+	}
+}
+
+// anAnswer is the text that wire.Call.Late gets for a response.
+const anAnswer = "an answer"
+
+// watch watches for twice the time that the server has to stop, or until the server has answered
+// after all. watch returns when the last message came, and the reasons to believe that the server
+// did not stop in time.
+func (w *cancelWatcher) watch(ctx context.Context, within time.Duration, ping func(context.Context) error) (stopped time.Duration, afterCancel []string) {
+	begun := time.Now()
+	waiting, cancel := context.WithTimeout(ctx, 2*within)
+	defer cancel()
+	pinged := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(ctx, within)
+		defer cancel()
+		pinged <- ping(ctx)
+	}()
+	select {
+	case <-w.answered():
+	case <-waiting.Done():
+	}
+	if err := <-pinged; err != nil {
+		afterCancel = append(afterCancel, fmt.Sprintf("the server does not answer a ping within %s", units.FormatDuration(within)))
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	reported := map[string]bool{} // a single message about many progress notifications is enough
+	for _, s := range w.seen {
+		after := s.at.Sub(begun)
+		stopped = max(stopped, after)
+		if after > within && !reported[s.text] {
+			reported[s.text] = true
+			afterCancel = append(afterCancel, fmt.Sprintf("%s came %s later", s.text, rounded(after)))
+		}
+	}
+	return stopped, afterCancel
+}
+
+// answered returns a channel that is closed when an answer has arrived.
+func (w *cancelWatcher) answered() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	stopped := make(chan struct{})
+	for _, s := range w.seen {
+		if s.text == anAnswer {
+			close(stopped)
+			return stopped
+		}
+	}
+	w.stopped = stopped
+	return stopped
+}
+
+// The values of "approve" in a check.
+const (
+	approveAllow = "allow"
+	approveDeny  = "deny"
+)
+
+// readApprove reads the decision of a person.
+func (c *Check) readApprove(s *config.Section) {
+	text, ok := s.String("approve")
+	switch {
+	case !ok:
+	case c.Mock != nil:
+		s.Problem("approve", `has no meaning with mock: policy is not asked about mocked calls (say denied = "..." in a mock)`)
+	case text != approveAllow && text != approveDeny:
+		s.Problem("approve", `%q is not one of "allow", "deny"`, text)
+	default:
+		c.Approve = text
+	}
+}
+
+type rehearsalKey struct{}
+
+// rehearsing returns the context of the session in which the check makes its call.
+func (c *Check) rehearsing(ctx context.Context) context.Context {
+	return context.WithValue(ctx, rehearsalKey{}, c)
+}
+
+// errUnexpected is the error for a question to a person in a check without the person's decision.
+var errUnexpected = errors.New(`the check does not say what a person decides (approve = "allow" or "deny")`)
+
+// rehearsed decides as the check says, and is an approval.Person.
+func rehearsed(ctx context.Context, _ approval.Question) (approval.Verdict, error) {
+	c, _ := ctx.Value(rehearsalKey{}).(*Check)
+	if c == nil || c.Approve == "" {
+		return approval.Verdict{}, errUnexpected
+	}
+	return approval.Verdict{Allow: c.Approve == approveAllow, By: "the check " + c.Name}, nil
 }

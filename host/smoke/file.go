@@ -1,17 +1,23 @@
 package smoke
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/guard/policy/compile"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
@@ -314,4 +320,299 @@ func reason(err error) error {
 		return pe.Err
 	}
 	return err
+}
+
+// settings reads the settings outside of checks: [smoke], [profile.NAME] and [vars].
+func (r *fileReader) settings(top *config.Section) {
+	profile := r.profiles(top) // first: the values of variables are needed below
+	if s := top.Section("smoke"); s != nil {
+		r.file.ownTimeout = s.Duration("timeout", &r.file.Timeout, minTime, maxTime)
+		s.Duration("startup_timeout", &r.file.Startup, minTime, maxTime)
+		r.file.tags = readTags(s, "tags")
+		r.readPins(s)
+		r.base(s)
+		s.Close(map[string]string{"startup": "startup_timeout", "startupwait": "startup_timeout", "configuration": "config", "tag": "tags"})
+	} else {
+		r.base(nil)
+	}
+	if r.file.extends != "" && !r.opts.Offline {
+		top.Extend(r.opts.Load, r.file.extends)
+	}
+	r.vars(top.Section("vars"))
+	r.vars(profile)
+	maps.Copy(r.file.vars, r.given(top))
+}
+
+// base reads which configuration the file uses; s may be nil.
+func (r *fileReader) base(s *config.Section) {
+	if s != nil {
+		if r.opts.Offline { // variables in the configuration's name are not needed
+			s.Know("config")
+			r.file.extends, _ = s.Verbatim("config")
+		} else if path, ok := s.Path("config"); ok {
+			r.file.extends = path
+		}
+	}
+	if r.opts.Config != "" {
+		r.file.extends = r.opts.Config
+	}
+}
+
+// profiles reads the profiles. profiles sets the environment of the chosen profile and returns its
+// variables, or nil.
+func (r *fileReader) profiles(top *config.Section) (vars *config.Section) {
+	all := top.Section("profile")
+	if all == nil {
+		return nil
+	}
+	r.file.Profiles = all.Keys()
+	for _, name := range all.Keys() {
+		p := all.Section(name)
+		if p == nil {
+			continue
+		}
+		env, own := p.Section("env"), p.Section("vars")
+		p.Close(map[string]string{"environment": "env", "variables": "vars"})
+		if name != r.opts.Profile {
+			continue
+		}
+		if vars = own; env != nil {
+			top.Variables(environment(env))
+		}
+	}
+	if r.opts.Profile != "" && !slices.Contains(all.Keys(), r.opts.Profile) {
+		all.Problem("", "there is no [profile.%s]%s", r.opts.Profile, hint(r.opts.Profile, all.Keys()))
+	}
+	return vars
+}
+
+// environment returns the variables of a profile. A variable that needs an unset variable is not
+// set either.
+func environment(s *config.Section) map[string]string {
+	filled := s.Fill(config.Filling{Value: noReference})
+	values := map[string]string{}
+	for _, name := range s.Keys() {
+		if text, ok := filled.String(name); ok {
+			values[name] = text
+		}
+	}
+	return values
+}
+
+// given returns the variables of the command line.
+func (r *fileReader) given(top *config.Section) map[string]value {
+	given := map[string]value{}
+	for name, raw := range r.opts.Vars {
+		given[name] = value{raw: raw}
+		top.Hide(secretTexts(name, raw)...)
+	}
+	return given
+}
+
+// vars reads a table of variables; s may be nil.
+func (r *fileReader) vars(s *config.Section) {
+	if s == nil {
+		return
+	}
+	filled := s.Fill(config.Filling{Value: noReference})
+	for _, name := range s.Keys() {
+		if !config.IsReferenceName(name) {
+			s.Problem(name, "is not a name that a reference can have (use letters, digits, _ and -, and begin with a letter)")
+			continue
+		}
+		v := value{}
+		if missing := filled.Missing(name); missing != nil {
+			v.err = missing.Err
+		} else {
+			v.raw = filled.JSON(name)
+			s.Hide(secretTexts(name, v.raw)...)
+		}
+		r.file.vars[name] = v
+	}
+}
+
+// Inputs returns the files on which the checks of a file depend: the file itself, scripts,
+// cassettes, locks, rows, snapshots and its configuration, whether they exist or not, as far as the
+// file can be read.
+func Inputs(path string, opts LoadOptions) []string {
+	names := []string{path}
+	data, err := config.ReadFile(opts.Load, path)
+	if err != nil {
+		return names
+	}
+	f, _ := parse(path, data, opts)
+	names = append(names, f.rowFiles...)
+	if !opts.Offline {
+		names = append(names, f.extends)
+	}
+	if f.verifyPins && f.Config != nil {
+		names = append(names, f.Config.PinsPath())
+	}
+	for _, c := range f.Checks {
+		names = append(names, c.Code.File, c.lockFile())
+		if c.Mock != nil {
+			names = append(names, c.Mock.File)
+		}
+		if c.snapshot != nil {
+			names = append(names, c.snapshot.place.String())
+		}
+		names = append(names, c.schemas...)
+	}
+	names = slices.DeleteFunc(names, func(name string) bool { return name == "" })
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// value is the value of a reference.
+type value struct {
+	raw []byte // JSON
+	err error  // why the value is unknown
+}
+
+// errNoReference is the error for a reference in a place without references.
+var errNoReference = errors.New(`cannot refer to other values (write \{{ for a literal {{)`)
+
+func noReference(string) ([]byte, error) { return nil, errNoReference }
+
+// captureError is why the value of a reference is not known: no check has captured the value.
+type captureError struct {
+	name string
+	from *Check // captures the value
+	why  string // such as "that check has failed"
+}
+
+func (e *captureError) Error() string {
+	return fmt.Sprintf("{{%s}} is not known: %s should have captured it, but %s", e.name, e.from.label(), e.why)
+}
+
+// notYet is the reason of a captureError while the file is read.
+const notYet = "it has not run yet"
+
+// ParseVar reads NAME=VALUE. A VALUE in JSON has the JSON value; any other VALUE is text.
+func ParseVar(text string) (name string, raw []byte, err error) {
+	name, written, ok := strings.Cut(text, "=")
+	switch {
+	case !ok:
+		return "", nil, errors.New("want NAME=VALUE")
+	case !config.IsReferenceName(name):
+		return "", nil, fmt.Errorf("%q is not the name of a variable (use letters, digits, _ and -, and begin with a letter)", name)
+	}
+	return name, config.ValueOf(written), nil
+}
+
+// secretTexts returns the secret texts in a value, judging by the value's name and the names of its
+// members. Numbers are as written. The value is read as tokens, since the value may be a server's
+// answer of any size.
+func secretTexts(name string, raw []byte) []string {
+	r := secretReader{text: jsontext.NewDecoder(bytes.NewBuffer(raw), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))}
+	r.value(config.LooksSecret(name))
+	return r.found
+}
+
+type secretReader struct {
+	text  *jsontext.Decoder
+	found []string
+}
+
+// value reads a value, and reports success.
+func (r *secretReader) value(secret bool) bool {
+	tok, err := r.text.ReadToken()
+	if err != nil {
+		return false
+	}
+	switch tok.Kind() {
+	case '"', '0':
+		if secret {
+			r.found = append(r.found, tok.String())
+		}
+	case '{', '[':
+		end := tok.Kind() + 2 // in ASCII
+		for r.text.PeekKind() != end {
+			inner := secret
+			if end == '}' {
+				name, err := r.text.ReadToken()
+				if err != nil {
+					return false
+				}
+				inner = secret || config.LooksSecret(name.String())
+			}
+			if !r.value(inner) {
+				return false
+			}
+		}
+		_, err = r.text.ReadToken()
+	}
+	return err == nil
+}
+
+// filling returns how references in the table of a check are replaced. captured returns the values
+// that checks have captured.
+func (r *fileReader) filling(from *source, c *Check, captured func(name string) ([]byte, error)) config.Filling {
+	c.uses = map[string]int{}
+	return config.Filling{
+		Skip:     []string{"code", "capture", "rows"},
+		Verbatim: []string{"name", "server", "call"},
+		JSONText: isJSONText,
+		Value: func(name string) ([]byte, error) {
+			c.uses[name]++
+			if v, ok := from.row.values[name]; ok {
+				return v.raw, v.err
+			}
+			if v, ok := r.file.vars[name]; ok {
+				return v.raw, v.err
+			}
+			if at, ok := r.file.captures[name]; ok && at.order < from.order {
+				if !slices.Contains(c.needs, name) {
+					c.needs = append(c.needs, name)
+				}
+				return captured(name)
+			}
+			return nil, r.unknown(from, name)
+		},
+	}
+}
+
+// isJSONText reports whether a key in the table of a check is for JSON text.
+func isJSONText(key string) bool {
+	key, ok := strings.CutSuffix(key, "_json")
+	if !ok {
+		return false
+	}
+	of, member, nested := strings.Cut(key, ".")
+	of, _, _ = strings.Cut(of, "[")
+	return !nested || !strings.Contains(member, ".") && (of == "expect" || of == "mock")
+}
+
+// unknown returns the error for a reference without a value.
+func (r *fileReader) unknown(from *source, name string) error {
+	if at, ok := r.file.captures[name]; ok {
+		if at.order == from.order {
+			return fmt.Errorf("{{%s}} is captured by this very check (only later checks can refer to it)", name)
+		}
+		return fmt.Errorf("{{%s}} is captured only later, on line %d (move that check up)", name, at.line)
+	}
+	var known []string
+	for _, of := range []map[string]value{from.row.values, r.file.vars} {
+		for n := range of {
+			known = append(known, n)
+		}
+	}
+	for n, at := range r.file.captures {
+		if at.order < from.order {
+			known = append(known, n)
+		}
+	}
+	slices.Sort(known)
+	if from.row.columns[name] {
+		return fmt.Errorf("row %d has no %q", from.row.number, name)
+	}
+	return fmt.Errorf("there is no variable %q%s; set it in [vars] or with --var %s=VALUE, or capture it in a check before", name, hint(name, slices.Compact(known)), name)
+}
+
+// secretOf is secretTexts for a value that is a secret as a whole.
+func secretOf(raw []byte) []string {
+	if text, ok := wire.Text(raw); ok {
+		return []string{text}
+	}
+	return append(secretTexts("secret", raw), string(raw))
 }

@@ -1,9 +1,13 @@
 package smoke
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -15,13 +19,19 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/guard/pins"
 	"github.com/mcp-metatool/mcp-metatool/host/guard/policy"
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/limits"
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 	"github.com/mcp-metatool/mcp-metatool/host/script/sandbox"
 	"github.com/mcp-metatool/mcp-metatool/host/servers"
+	"github.com/mcp-metatool/mcp-metatool/host/servers/supervise"
+	"github.com/mcp-metatool/mcp-metatool/host/smoke/expect"
+	"github.com/mcp-metatool/mcp-metatool/host/smoke/report"
 	"github.com/mcp-metatool/mcp-metatool/tools"
+	"github.com/mcp-metatool/mcp-metatool/tools/change"
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
 // live is the real host for the checks of a file. The first check that needs the host starts the
@@ -311,4 +321,347 @@ func (l *live) startError(server string, err error) error {
 		text = fmt.Sprintf("upstream %q has not started within %s (startup_timeout of [smoke])", server, l.file.Startup)
 	}
 	return broken(err, "%s", text)
+}
+
+// needed reports whether a check of the file may need an upstream. A configuration can have many
+// upstreams without a use for the file, and they are not started, except for the coverage of their
+// tools.
+func (l *live) needed(u *config.Upstream) bool {
+	if l.opts.Coverage != nil {
+		return true
+	}
+	for _, c := range l.file.Checks {
+		if c.Mock == nil && l.mayUse(c, u) || c.Mock != nil && l.opts.Record && l.mayUse(c, u) {
+			return true
+		}
+	}
+	return false
+}
+
+func (l *live) mayUse(c *Check, u *config.Upstream) bool {
+	switch {
+	case config.HasReferences(c.Server + c.Call):
+		return true
+	case c.Server != "":
+		return c.Server == u.Name
+	case c.Code.none() && l.owner(c.Call) != "":
+		return strings.HasPrefix(c.Call, u.Prefix)
+	}
+	name := c.toolName()
+	if def, err := c.definition(l.scripts.savedTools); err == nil {
+		name = def.Name
+	}
+	return l.scripts.mentions(name, abi.Ident(u.Name))
+}
+
+// servers returns the upstreams at the end of the checks: without all, nothing unless a check has
+// started them; with all, they are started and waited for.
+func (l *live) servers(ctx context.Context, all bool) []report.Server {
+	if l.file.offline || l.host == nil && !all {
+		return nil
+	}
+	var list []report.Server
+	for _, u := range l.file.Config.Upstreams {
+		if u.Disabled {
+			continue
+		}
+		list = append(list, l.server(ctx, u.Name, all))
+	}
+	return list
+}
+
+// server returns the state of an upstream.
+func (l *live) server(ctx context.Context, name string, wait bool) report.Server {
+	s := report.Server{Name: name}
+	if err := l.file.unset[name]; err != nil {
+		s.Err = err.Error()
+		return s
+	}
+	h, err := l.start()
+	if err == nil && wait {
+		err = l.waitForTools(ctx, h, name)
+	}
+	if err != nil {
+		s.Err = err.Error()
+		return s
+	}
+	st, _ := h.Status(name) // the zero Status if each session has its own process
+	s.Product, s.Version, s.Protocol = st.ServerName, st.ServerVersion, st.ProtocolVersion
+	for _, n := range h.Names() {
+		if n.Surface == wire.Tools && n.Server == name {
+			s.Tools = append(s.Tools, report.Tool{Name: n.Own, Called: l.runs.wasCalled(name, n.Own)})
+		}
+	}
+	if st.State != servers.Ready && len(s.Tools) == 0 {
+		s.Err = cmp.Or(st.Err, "it has not started")
+	}
+	return s
+}
+
+// waitForTools waits until an upstream has listed its tools.
+func (l *live) waitForTools(ctx context.Context, h *host.Host, name string) error {
+	limited, cancel := context.WithTimeout(ctx, l.file.Startup)
+	defer cancel()
+	_, err := h.Snapshot(limited, name)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return l.startError(name, err)
+}
+
+// maskedServers returns servers without secrets.
+func maskedServers(list []report.Server, mask func(string) string) []report.Server {
+	for i := range list {
+		s := &list[i]
+		s.Product, s.Version, s.Protocol, s.Err = mask(s.Product), mask(s.Version), mask(s.Protocol), mask(s.Err)
+		for k := range s.Tools {
+			s.Tools[k].Name = mask(s.Tools[k].Name)
+		}
+	}
+	return list
+}
+
+// digest returns the SHA-256 of the file's content.
+func (f *File) digest() string {
+	sum := sha256.Sum256(f.data)
+	return hex.EncodeToString(sum[:])
+}
+
+// offers gets the handshake and the lists of the server of a check.
+func (l *live) offers(ctx context.Context, c *Check) (*answer, error) {
+	h, err := l.start()
+	if err != nil {
+		return nil, err
+	}
+	if err := l.checkVariables(c.Server); err != nil {
+		return nil, err
+	}
+	begun := time.Now()
+	waiting, cancel := context.WithTimeout(ctx, l.file.Startup)
+	defer cancel()
+	o, err := h.Snapshot(waiting, c.Server)
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if err := l.startError(c.Server, err); err != nil {
+		return nil, err
+	}
+	if err := l.checkPins(ctx, c.Server, o); err != nil {
+		return nil, err
+	}
+	a := &answer{took: time.Since(begun), server: c.Server, handshake: o.Handshake, lists: pins.Lists{}}
+	if st, ok := h.Status(c.Server); ok {
+		a.took = st.StartTime // the server may have started before the check
+	}
+	for surface, list := range o.Lists {
+		a.lists[surface] = wire.Array(list.Items)
+	}
+	return a, nil
+}
+
+func readProtocol(_ *fileReader, s *config.Section, key string) (matcher, updater) {
+	value, _ := s.String(key)
+	got := func(a *answer) string {
+		revision, _ := wire.GetString(a.handshake, "protocolVersion")
+		return revision
+	}
+	return func(a *answer) *expect.Mismatch {
+			if got(a) != value {
+				return &expect.Mismatch{Message: "it speaks a different protocol revision", Want: value, Got: got(a)}
+			}
+			return nil
+		}, func(a *answer) (string, error) {
+			return tomlString(got(a)), nil
+		}
+}
+
+// readCapabilities reads capabilities that the server must declare. More capabilities are no fault.
+func readCapabilities(_ *fileReader, s *config.Section, key string) (matcher, updater) {
+	value := s.Object(key)
+	got := func(a *answer) []byte {
+		declared, ok := wire.Get(a.handshake, "capabilities")
+		if !ok {
+			return []byte("{}")
+		}
+		return declared
+	}
+	return func(a *answer) *expect.Mismatch { return expect.Subset(value, got(a)) },
+		func(a *answer) (string, error) { return tomlValue(project(value, got(a))) }
+}
+
+// surfaceOf maps expectations of names to the surface they are about, and the noun for an
+// item.
+var surfaceOf = map[string]struct {
+	surface wire.Surface
+	item    string
+}{
+	"tools": {wire.Tools, "tool"}, "resources": {wire.Resources, "resource"},
+	"templates": {wire.Templates, "resource template"}, "prompts": {wire.Prompts, "prompt"},
+}
+
+// readNames reads names or URIs that a server must list.
+func readNames(_ *fileReader, s *config.Section, key string) (matcher, updater) {
+	names := s.Strings(key)
+	list := surfaceOf[key]
+	return func(a *answer) *expect.Mismatch { return expect.Names(list.item, names, a.names(list.surface)) },
+		func(a *answer) (string, error) { return tomlStrings(a.names(list.surface)), nil }
+}
+
+// names returns the names or URIs in a server's list, in the server's order.
+func (a *answer) names(surface wire.Surface) []string {
+	items, _ := wire.Elements(a.lists[surface])
+	names := make([]string, 0, len(items))
+	for _, item := range items {
+		if name, ok := wire.GetString(item, surface.Key()); ok {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// readLock reads the name of a lock file.
+func readLock(r *fileReader, s *config.Section, key string) (matcher, updater) {
+	name, ok := s.String(key)
+	if !ok {
+		return nil, nil
+	}
+	if name == "" {
+		s.Problem(key, "is empty (name a file; --record writes it)")
+	}
+	path := r.path(s, key, name)
+	return func(a *answer) *expect.Mismatch { return compareWithLock(r.context(), r.file.place(path), a) }, nil
+}
+
+// compareWithLock compares the lists of a server with a lock.
+func compareWithLock(ctx context.Context, at regular.Place, a *answer) *expect.Mismatch {
+	l, err := pins.Read(ctx, at)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &expect.Mismatch{Message: "there is no " + at.String() + " (--record writes it)"}
+	}
+	if err != nil {
+		return &expect.Mismatch{Message: err.Error()}
+	}
+	changes, err := l.Compare(a.server, a.lists)
+	if err != nil {
+		return &expect.Mismatch{Message: err.Error()}
+	}
+	changes = append(l.CompareAbout(a.server, a.handshake), changes...)
+	if len(changes) == 0 {
+		return nil
+	}
+	lines := make([]string, len(changes))
+	for i, c := range changes {
+		lines[i] = c.String()
+	}
+	return &expect.Mismatch{
+		Message: "definitions are not those of " + at.String() + " (--update accepts them)", Got: strings.Join(lines, "\n"),
+	}
+}
+
+// writeLock replaces the definitions of a server in a lock. Other servers stay.
+func writeLock(ctx context.Context, at regular.Place, a *answer) (changed bool, err error) {
+	unlock, err := change.Lock(ctx, at.String()) // a proxy may write the same file
+	if err != nil {
+		return false, err
+	}
+	defer unlock()
+	l, err := pins.Read(ctx, at)
+	if errors.Is(err, fs.ErrNotExist) {
+		l, err = pins.New(), nil
+	}
+	if err != nil {
+		return false, err
+	}
+	changes, err := l.Compare(a.server, a.lists)
+	changes = append(changes, l.CompareAbout(a.server, a.handshake)...)
+	if err != nil || len(changes) == 0 && l.Has(a.server) {
+		return false, err
+	}
+	l.SetAbout(a.server, a.handshake)
+	if err := l.Set(a.server, a.lists); err != nil {
+		return false, err
+	}
+	return true, l.Write(at)
+}
+
+// verifyPins is the value of pins in [smoke] that requires servers to match their pins.
+const verifyPins = "verify"
+
+// readPins reads pins of [smoke].
+func (r *fileReader) readPins(s *config.Section) {
+	value, ok := s.String("pins")
+	r.file.verifyPins = value == verifyPins
+	if ok && value != verifyPins && value != string(config.PinsOff) {
+		s.Problem("pins", "is neither %q nor %q", verifyPins, config.PinsOff)
+	}
+}
+
+// PinsError is the error for a check that needs a server with a difference from its pins.
+type PinsError struct {
+	Server string
+	// Pinned reports whether the server has pins.
+	Pinned   bool
+	Findings []*pins.Finding
+	Path     string // of the file with the pins
+}
+
+func (e *PinsError) Error() string {
+	if !e.Pinned {
+		return fmt.Sprintf("server %q is not pinned in %s (mcp-metatool pins accept %s)", e.Server, e.Path, e.Server)
+	}
+	lines := []string{fmt.Sprintf("server %q is not as it was pinned in %s:", e.Server, e.Path)}
+	for _, f := range e.Findings {
+		lines = append(lines, f.Text())
+	}
+	return strings.Join(lines, "\n")
+}
+
+// checkPins returns an error if the file requires pins and a started server differs from its pins.
+func (l *live) checkPins(ctx context.Context, server string, offers supervise.Snapshot) error {
+	if !l.file.verifyPins {
+		return nil
+	}
+	cfg := l.file.Config
+	path := cfg.PinsPath()
+	lock := pins.New()
+	kept, err := host.ReadPins(ctx, cfg, l.log)
+	if err == nil && kept.Data != nil {
+		lock, err = pins.Decode(kept.Data, path)
+	}
+	if kept != nil {
+		err = errors.Join(err, kept.Close())
+	}
+	if err != nil {
+		return broken(err, "%v", err)
+	}
+	offer := pins.Offer{Handshake: offers.Handshake, Lists: map[wire.Surface][][]byte{}}
+	for surface, list := range offers.Lists {
+		offer.Lists[surface] = list.Items
+	}
+	status := pins.Inspect(lock, host.PinSettings(cfg), server, offer)
+	if status.Pinned && len(status.Findings) == 0 {
+		return nil
+	}
+	drift := &PinsError{Server: server, Pinned: status.Pinned, Findings: status.Findings, Path: path}
+	return broken(drift, "%v", drift)
+}
+
+// checkAllPins is checkPins for all started servers.
+func (l *live) checkAllPins(ctx context.Context, h *host.Host) error {
+	if !l.file.verifyPins {
+		return nil
+	}
+	for _, u := range l.file.Config.Upstreams {
+		if u.Disabled || l.file.unset[u.Name] != nil || !l.needed(&u) {
+			continue
+		}
+		offers, err := h.Snapshot(ctx, u.Name)
+		if err != nil {
+			continue // the call itself reports the error, if the call needs the server
+		}
+		if err := l.checkPins(ctx, u.Name, offers); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -1,6 +1,7 @@
 package smoke
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/script/sandbox"
 	"github.com/mcp-metatool/mcp-metatool/host/smoke/report"
 	"github.com/mcp-metatool/mcp-metatool/tools/glob"
+	"github.com/mcp-metatool/mcp-metatool/tools/lazyregexp"
 )
 
 // Options are the options of a run.
@@ -347,4 +349,211 @@ func (r *run) writeResults() error {
 		}
 	}
 	return nil
+}
+
+// choose decides which checks of the file run: the checks that the options choose, the checks whose
+// captured values they need, and then also setup and teardown.
+func (f *fileRun) choose(opts *Options) {
+	chosen := map[*Check]bool{}
+	for _, c := range f.file.Checks {
+		if c.Phase == Main && (opts.Filter == nil || opts.Filter(c.Name)) && (opts.Tags == nil || opts.Tags(c.Tags)) {
+			f.file.include(chosen, c)
+		}
+	}
+	if len(chosen) == 0 {
+		return
+	}
+	for _, c := range f.file.Checks {
+		if c.Phase == Setup {
+			f.file.include(chosen, c)
+		}
+	}
+	runs := map[*Check]*checkRun{}
+	var setup *checkRun // the last setup
+	for _, c := range f.file.Checks {
+		if !chosen[c] && c.Phase != Teardown {
+			continue
+		}
+		made := &checkRun{Check: c, planned: c, fileRun: f, done: make(chan struct{})}
+		switch {
+		case c.Phase == Teardown:
+			made.after = slices.Clone(f.checks)
+		case setup != nil:
+			made.after = []*checkRun{setup}
+		}
+		if c.Phase == Setup {
+			setup = made
+		}
+		for _, name := range c.needs {
+			if from := runs[f.file.captures[name].check]; from != nil {
+				made.after = append(made.after, from)
+			}
+		}
+		runs[c] = made
+		f.checks = append(f.checks, made)
+	}
+}
+
+// include adds a check and the checks whose captured values it needs. These come earlier in the
+// file, so the recursion ends.
+func (f *File) include(chosen map[*Check]bool, c *Check) {
+	if chosen[c] {
+		return
+	}
+	chosen[c] = true
+	for _, name := range c.needs {
+		if from := f.captures[name].check; from != nil {
+			f.include(chosen, from)
+		}
+	}
+}
+
+// schedule gives checks to workers: in the order of the files, but each only after the end of the
+// checks that have to run before.
+type schedule struct {
+	mu      sync.Mutex // guards the fields below
+	changed sync.Cond  // a check has ended
+	waiting []*checkRun
+	over    map[*checkRun]bool
+}
+
+func newSchedule(files []*fileRun) *schedule {
+	s := &schedule{over: map[*checkRun]bool{}}
+	s.changed.L = &s.mu
+	for _, f := range files {
+		s.waiting = append(s.waiting, f.checks...)
+	}
+	return s
+}
+
+// next returns the next check to run, after waiting if necessary, and nil at the end. The caller
+// must call ended for the check.
+func (s *schedule) next() *checkRun {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.waiting) > 0 {
+		if at := slices.IndexFunc(s.waiting, s.ready); at >= 0 {
+			c := s.waiting[at]
+			s.waiting = slices.Delete(s.waiting, at, at+1)
+			return c
+		}
+		s.changed.Wait() // a running check comes before the first waiting check
+	}
+	return nil
+}
+
+// ready reports whether a check can run. The caller holds s.mu.
+func (s *schedule) ready(c *checkRun) bool {
+	return !slices.ContainsFunc(c.after, func(before *checkRun) bool { return !s.over[before] })
+}
+
+// ended marks a check as run.
+func (s *schedule) ended(c *checkRun) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.over[c] = true
+	s.changed.Broadcast()
+}
+
+var tagPattern = lazyregexp.New(`^[A-Za-z0-9_][A-Za-z0-9_.:/-]*$`)
+
+// readTags reads an array of tags.
+func readTags(s *config.Section, key string) []string {
+	var tags []string
+	for i, tag := range s.Strings(key) {
+		if !tagPattern.MatchString(tag) {
+			s.Problem(fmt.Sprintf("%s[%d]", key, i), "%q is not a tag (use letters, digits and _ . : / -)", tag)
+		} else if !slices.Contains(tags, tag) {
+			tags = append(tags, tag)
+		}
+	}
+	return tags
+}
+
+// ParseTags reads the tags that checks must have: at least one of the tags of list, if any, and
+// none of the tags with ! before them. An item can be several tags with commas between them. The
+// result is nil if list is empty.
+func ParseTags(list []string) (func(tags []string) bool, error) {
+	var want, refuse []string
+	for _, item := range list {
+		for tag := range strings.SplitSeq(item, ",") {
+			name, not := strings.CutPrefix(strings.TrimSpace(tag), "!")
+			switch {
+			case !tagPattern.MatchString(name):
+				return nil, fmt.Errorf("%q is not a tag (want NAME or !NAME)", tag)
+			case not:
+				refuse = append(refuse, name)
+			default:
+				want = append(want, name)
+			}
+		}
+	}
+	for _, tag := range want {
+		if slices.Contains(refuse, tag) {
+			return nil, errors.New("no check can have the tag " + tag + " and not have it")
+		}
+	}
+	if want == nil && refuse == nil {
+		return nil, nil
+	}
+	return func(tags []string) bool {
+		has := func(tag string) bool { return slices.Contains(tags, tag) }
+		return (want == nil || slices.ContainsFunc(want, has)) && !slices.ContainsFunc(refuse, has)
+	}, nil
+}
+
+// Planned is a check that would run.
+type Planned struct {
+	Name  string   `json:"name"`
+	Phase string   `json:"phase"` // "setup", "check" or "teardown"
+	Line  int      `json:"line"`  // in the file, from 1
+	Tags  []string `json:"tags"`
+	Row   int      `json:"row"` // from 1; 0 if the check has no rows
+	// Call is the tool of a call, Server the server of a check of lists; "" where absent.
+	Call   string `json:"call"`
+	Server string `json:"server"`
+	// Needs are the names of the checks whose captured values the check needs.
+	Needs []string `json:"needs"`
+	// Skip is why the check will be skipped; "" for a check that will run.
+	Skip string `json:"skip"`
+}
+
+// PlannedFile is a file of checks that would run.
+type PlannedFile struct {
+	Path   string
+	Err    error // the file is wrong; see report.File
+	Checks []Planned
+}
+
+// List returns the checks that Run would run, in the same order, without secrets. List starts no
+// process, and reads the files, with their schemas, rows and configurations.
+func (r *Runner) List(ctx context.Context, paths []string) []PlannedFile {
+	listing := &run{Runner: r}
+	var files []PlannedFile
+	for _, path := range paths {
+		f := listing.load(ctx, path)
+		made := PlannedFile{Path: path, Err: f.err, Checks: []Planned{}}
+		for _, c := range f.checks {
+			made.Checks = append(made.Checks, c.plan())
+		}
+		files = append(files, made)
+	}
+	return files
+}
+
+func (c *checkRun) plan() Planned {
+	mask := c.fileRun.mask
+	p := Planned{
+		Name: mask(c.Name), Phase: c.Phase.key(), Line: c.Line, Tags: append([]string{}, c.Tags...), Row: c.Row,
+		Server: c.Server, Needs: []string{}, Skip: mask(c.Skip),
+	}
+	if c.Server == "" {
+		p.Call = mask(cmp.Or(c.Call, c.toolName()))
+	}
+	for _, name := range c.needs {
+		if from := mask(c.fileRun.file.captures[name].check.Name); !slices.Contains(p.Needs, from) {
+			p.Needs = append(p.Needs, from)
+		}
+	}
+	return p
 }

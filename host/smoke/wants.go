@@ -9,13 +9,18 @@ import (
 	"path/filepath"
 	"regexp/syntax"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/guard/policy"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 	"github.com/mcp-metatool/mcp-metatool/host/smoke/expect"
 	"github.com/mcp-metatool/mcp-metatool/tools"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
+	"github.com/mcp-metatool/mcp-metatool/tools/jsonvalue"
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
@@ -386,4 +391,269 @@ func rounded(d time.Duration) time.Duration {
 		return d.Round(10 * time.Millisecond)
 	}
 	return d.Round(100 * time.Microsecond)
+}
+
+// readProgress reads true, or the minimum number of notifications.
+func readProgress(_ *fileReader, s *config.Section, key string) (matcher, updater) {
+	least := uint64(1)
+	if !s.IsTrue(key) {
+		s.Number(key, &least, 0, math.MaxInt32)
+	}
+	return func(a *answer) *expect.Mismatch { return expect.Progress(int(least), a.progress) },
+		func(a *answer) (string, error) {
+			if m := expect.Progress(0, a.progress); m != nil {
+				return "", notUpdatable("%s", m.Message)
+			}
+			return fmt.Sprint(len(a.progress)), nil
+		}
+}
+
+// readImage reads true, or properties of the image.
+func readImage(_ *fileReader, s *config.Section, key string) (matcher, updater) {
+	var w expect.ImageWant
+	if s.IsTrue(key) {
+		s.Know(key)
+	} else if sub := s.Section(key); sub != nil {
+		w.MIME, _ = sub.String("mime")
+		for name, v := range map[string]*int{"width": &w.Width, "height": &w.Height, "count": &w.Count} {
+			n := uint64(0)
+			sub.Number(name, &n, 1, 1<<20)
+			*v = int(n)
+		}
+		sub.Close(map[string]string{"mimetype": "mime", "type": "mime", "number": "count"})
+	}
+	return func(a *answer) *expect.Mismatch { return expect.Image(w, a.result) }, nil
+}
+
+func readLogs(_ *fileReader, s *config.Section, key string) (matcher, updater) {
+	patterns := readPatterns(s, key)
+	literal := true
+	for _, p := range patterns {
+		literal = literal && !isRegexp(p)
+	}
+	return func(a *answer) *expect.Mismatch {
+			if m := a.requireScript(); m != nil {
+				return m
+			}
+			return expect.Logs(patterns, a.logs())
+		}, func(a *answer) (string, error) {
+			if !literal || !s.IsArray(key) {
+				return "", notUpdatable("a pattern cannot be derived from an answer")
+			}
+			return tomlStrings(a.logs()), nil
+		}
+}
+
+func readCalls(_ *fileReader, s *config.Section, key string) (matcher, updater) {
+	names := s.Strings(key)
+	return func(a *answer) *expect.Mismatch {
+			if m := a.requireScript(); m != nil {
+				return m
+			}
+			return expect.Calls(names, a.calls(names))
+		}, func(a *answer) (string, error) {
+			return tomlStrings(a.calls(names)), nil
+		}
+}
+
+// requireScript returns a mismatch if the answer is not from a script.
+func (a *answer) requireScript() *expect.Mismatch {
+	_, script := a.script()
+	_, class := wire.GetString(a.result, "structuredContent", "error", "type")
+	if script || class {
+		return nil
+	}
+	return &expect.Mismatch{Message: "only scripts have this, and the answer is not from a script"}
+}
+
+// project returns the part of got in want: the members of objects with the same names.
+func project(want, got []byte) []byte {
+	var w, g map[string]json.RawMessage
+	if jsonvalue.Unmarshal(want, &w) != nil || w == nil || jsonvalue.Unmarshal(got, &g) != nil || g == nil {
+		return got
+	}
+	out := []byte("{}")
+	for _, name := range memberNames(want) {
+		value, ok := g[name]
+		if !ok {
+			continue
+		}
+		if next, err := wire.Set(out, project(w[name], value), name); err == nil {
+			out = next
+		}
+	}
+	return out
+}
+
+// readPermissions reads the largest expected permissions of a script.
+func readPermissions(_ *fileReader, s *config.Section, key string) (matcher, updater) {
+	allowed := s.Strings(key)
+	for _, target := range allowed {
+		if err := tools.CheckTarget(target); err != nil {
+			s.Problem(key, "%q %v", display.Clip(target, 80), err)
+			return nil, nil
+		}
+	}
+	return func(a *answer) *expect.Mismatch {
+			p, m := a.permissions()
+			if m != nil {
+				return m
+			}
+			var more []string
+			for _, target := range p.List() {
+				if !tools.Covers(allowed, target) {
+					more = append(more, target)
+				}
+			}
+			if more == nil {
+				return nil
+			}
+			return &expect.Mismatch{
+				Message: fmt.Sprintf("the script may call more than that: %s", display.Line(strings.Join(more, ", "), 1000)),
+				Want:    "at most " + targets(allowed), Got: targets(p.List()),
+			}
+		}, func(a *answer) (string, error) {
+			p, m := a.permissions()
+			if m != nil {
+				return "", m
+			}
+			return tomlStrings(p.List()), nil
+		}
+}
+
+// targets lists targets for a message.
+func targets(list []string) string {
+	if len(list) == 0 {
+		return "nothing"
+	}
+	return strings.Join(list, ", ")
+}
+
+// permissions returns the permissions of the script that has answered.
+func (a *answer) permissions() (*tools.Permissions, *expect.Mismatch) {
+	if a.run == nil {
+		return nil, &expect.Mismatch{Message: "only scripts have this, and the answer is not from a script"}
+	}
+	p := a.run.Definition.Permissions
+	if !p.Of(a.run.Definition.Code) {
+		return nil, &expect.Mismatch{Message: "what the script may call is not known"}
+	}
+	return p, nil
+}
+
+// readDecision reads the expected policy decision about the call: an action, or a table with the
+// deciding rule and the client.
+func readDecision(r *fileReader, s *config.Section, key string) (matcher, updater) {
+	var action, rule, client string
+	var ok bool
+	if s.IsTable(key) {
+		t := s.Section(key)
+		action, ok = t.String("action")
+		rule, _ = t.String("rule")
+		client, _ = t.String("client")
+		t.Close(map[string]string{"decision": "action", "name": "rule", "token": "client"})
+	} else {
+		action, ok = s.String(key)
+	}
+	if !ok {
+		if s.IsTable(key) {
+			s.Problem(key, `has no action ("allow", "ask" or "deny")`)
+		}
+		return nil, nil
+	}
+	switch policy.Action(action) {
+	case policy.Allow:
+	case policy.Ask:
+		r.check.refused = client == "" && r.check.Approve != approveAllow
+	case policy.Deny:
+		r.check.refused = client == ""
+	default:
+		s.Problem(key, `%q is not one of "allow", "ask", "deny"`, action)
+		return nil, nil
+	}
+	return func(a *answer) *expect.Mismatch {
+		if a.decide == nil {
+			return &expect.Mismatch{Message: "only a call without mocks has a decision: policy is not asked about the others"}
+		}
+		d := a.decide(client)
+		switch {
+		case d.Action != policy.Action(action):
+			return &expect.Mismatch{Message: fmt.Sprintf("policy decides otherwise, by rule %q", d.Rule), Want: action, Got: string(d.Action)}
+		case rule != "" && d.Rule != rule:
+			return &expect.Mismatch{Message: "another rule decides", Want: rule, Got: d.Rule}
+		case d.Action == policy.Deny && client == "" && a.result != nil && !a.isError():
+			return &expect.Mismatch{Message: "policy denies the call, but it was made"}
+		}
+		return nil
+	}, nil
+}
+
+// pointer is a JSON pointer (RFC 6901) to members of a value, as its steps.
+type pointer []string
+
+// anyStep is the step for every member or item, in a pointer to replaced values.
+const anyStep = "*"
+
+func parsePointer(text string) (pointer, error) {
+	if !strings.HasPrefix(text, "/") {
+		return nil, fmt.Errorf("%q is not a JSON pointer (it begins with a slash: \"/structuredContent/time\")", text)
+	}
+	steps := strings.Split(text[1:], "/")
+	for i, s := range steps {
+		if strings.Contains(strings.NewReplacer("~0", "", "~1", "").Replace(s), "~") {
+			return nil, fmt.Errorf("%q is not a JSON pointer (~ is written ~0, and / in a name is ~1)", text)
+		}
+		steps[i] = strings.NewReplacer("~1", "/", "~0", "~").Replace(s)
+	}
+	return steps, nil
+}
+
+// String returns the pointer as written.
+func (p pointer) String() string {
+	var b strings.Builder
+	for _, step := range p {
+		b.WriteString("/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(step))
+	}
+	return b.String()
+}
+
+// find returns the target of the pointer in raw JSON. Without a target, at is the index of the
+// first step that leads nowhere.
+func (p pointer) find(raw json.RawMessage) (found json.RawMessage, at int, ok bool) {
+	for at, step := range p {
+		if items, err := wire.Elements(raw); err == nil {
+			i, err := strconv.Atoi(step)
+			if err != nil || i < 0 || i >= len(items) || strconv.Itoa(i) != step {
+				return nil, at, false
+			}
+			raw = items[i]
+		} else if raw, ok = wire.Get(raw, step); !ok {
+			return nil, at, false
+		}
+	}
+	return raw, len(p), true
+}
+
+// replace replaces the targets of the pointer in a value of jsonvalue.Decode. v is changed, and
+// returned.
+func (p pointer) replace(v, with any) any {
+	if len(p) == 0 {
+		return with
+	}
+	step, rest := p[0], p[1:]
+	switch v := v.(type) {
+	case map[string]any:
+		for name, sub := range v {
+			if step == anyStep || step == name {
+				v[name] = rest.replace(sub, with)
+			}
+		}
+	case []any:
+		for i, sub := range v {
+			if step == anyStep || step == strconv.Itoa(i) {
+				v[i] = rest.replace(sub, with)
+			}
+		}
+	}
+	return v
 }

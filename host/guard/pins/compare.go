@@ -2,11 +2,19 @@ package pins
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"golang.org/x/text/unicode/norm"
 
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 	"github.com/mcp-metatool/mcp-metatool/host/smoke/expect"
+	"github.com/mcp-metatool/mcp-metatool/tools/change"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 	"github.com/mcp-metatool/mcp-metatool/tools/jsonvalue"
 )
 
@@ -177,4 +185,178 @@ func setKey(item any) string {
 		return string(compact(s))
 	}
 	return s
+}
+
+// String describes the change in a line, such as
+//
+//	tool "get-sum": inputSchema: property "a": type changed from "number" to "string"
+func (c Change) String() string {
+	item := fmt.Sprintf("%s %q", noun(c.Surface), c.Name)
+	if c.Surface == About {
+		item = fmt.Sprintf("server %q", c.Server)
+	}
+	if len(c.steps) == 0 {
+		switch c.Kind {
+		case Added:
+			return item + " is new"
+		case Removed:
+			return item + " is gone"
+		}
+	}
+	return item + ": " + c.describe()
+}
+
+// describe returns the change of the definition in words.
+func (c Change) describe() string {
+	parents, rest := c.place()
+	names := make([]string, len(rest))
+	for i, step := range rest {
+		names[i] = plainName(step)
+	}
+	subject := strings.Join(names, ".")
+	if len(rest) == 0 && len(parents) > 0 { // a whole property or argument
+		parents, subject = parents[:len(parents)-1], parents[len(parents)-1]
+	}
+	return strings.Join(append(parents, c.event(rest, subject)), ": ")
+}
+
+// event describes the change of subject, the target of the steps.
+func (c Change) event(steps []string, subject string) string {
+	position := false // rather than an item of a set
+	if n := len(c.steps); n > 0 {
+		_, position = c.steps[n-1].(int)
+	}
+	if len(steps) == 2 && !position {
+		switch key := steps[0] + " " + string(c.Kind); key {
+		case "required added":
+			return fmt.Sprintf("property %q is now required", steps[1])
+		case "required removed":
+			return fmt.Sprintf("property %q is no longer required", steps[1])
+		case "enum added":
+			return fmt.Sprintf("value %s is now allowed", c.Is)
+		case "enum removed":
+			return fmt.Sprintf("value %s is no longer allowed", c.Was)
+		}
+	}
+	switch c.Kind {
+	case Added:
+		return fmt.Sprintf("%s was added: %s", subject, c.Is)
+	case Removed:
+		return fmt.Sprintf("%s was removed (it was %s)", subject, c.Was)
+	}
+	return fmt.Sprintf("%s changed from %s to %s", subject, c.Was, c.Is)
+}
+
+// place splits the path into the part with a description in words and the remaining steps.
+func (c Change) place() (parents, rest []string) {
+	for _, s := range c.steps {
+		rest = append(rest, fmt.Sprint(s))
+	}
+	if len(rest) > 1 && (rest[0] == "inputSchema" || rest[0] == "outputSchema") {
+		parents, rest = rest[:1:1], rest[1:]
+	}
+	for len(rest) >= 2 {
+		switch rest[0] {
+		case "properties":
+			parents, rest = append(parents, fmt.Sprintf("property %q", rest[1])), rest[2:]
+		case "arguments":
+			parents, rest = append(parents, fmt.Sprintf("argument %q", rest[1])), rest[2:]
+		case "items":
+			parents, rest = append(parents, "items"), rest[1:]
+		default:
+			return parents, rest
+		}
+	}
+	return parents, rest
+}
+
+// Diff returns a unified diff of the pinned and the current definition, for people: a member on
+// each line, and texts line by line. A line with invisible or misleading characters is quoted. Diff
+// is empty if nothing differs.
+func (f *Finding) Diff() string {
+	return change.Diff("pinned", lines(f.was), "now", lines(f.is))
+}
+
+// lines returns a canonical definition with a member on each line; nil for none.
+func lines(canonical []byte) []byte {
+	v, err := jsonvalue.Decode(canonical)
+	if err != nil {
+		return nil
+	}
+	var b strings.Builder
+	writeLines(&b, "", "", v)
+	return []byte(b.String())
+}
+
+// writeLines writes a value whose lines begin with indent. name is the value's name, as shown.
+func writeLines(b *strings.Builder, indent, name string, v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		if len(v) > 0 {
+			deeper := indent
+			if name != "" {
+				fmt.Fprintf(b, "%s%s\n", indent, name)
+				deeper += "  "
+			}
+			for _, member := range slices.Sorted(maps.Keys(v)) {
+				writeLines(b, deeper, plainName(member)+":", v[member])
+			}
+			return
+		}
+	case []any:
+		if slices.ContainsFunc(v, isLarge) {
+			fmt.Fprintf(b, "%s%s\n", indent, name)
+			for _, item := range v {
+				writeLines(b, indent+"  ", "-", item)
+			}
+			return
+		}
+	case string:
+		if strings.Contains(v, "\n") {
+			fmt.Fprintf(b, "%s%s\n", indent, name)
+			for line := range strings.SplitSeq(v, "\n") {
+				if seen(line) && !strings.HasSuffix(line, " ") {
+					fmt.Fprintf(b, "%s  | %s\n", indent, line)
+				} else {
+					fmt.Fprintf(b, "%s  %s\n", indent, strconv.QuoteToASCII(line))
+				}
+			}
+			return
+		}
+		if !seen(v) {
+			fmt.Fprintf(b, "%s%s %s\n", indent, name, strconv.QuoteToASCII(v))
+			return
+		}
+	}
+	fmt.Fprintf(b, "%s%s %s\n", indent, name, compact(v))
+}
+
+// seen reports whether people see every character of a line as the character is: no invisible
+// character, no unusual white space, and no accent that usually belongs to the character before.
+func seen(line string) bool {
+	hidden := func(r rune) bool { return r != ' ' && (!display.Harmless(r) || unicode.IsSpace(r)) }
+	return !strings.ContainsFunc(line, hidden) && norm.NFC.IsNormalString(line)
+}
+
+// isLarge reports whether an item of an array gets its own lines.
+func isLarge(v any) bool {
+	switch v := v.(type) {
+	case map[string]any, []any:
+		return true
+	case string:
+		return len(v) > 40 || !seen(v)
+	}
+	return false
+}
+
+// plainName returns a simple word unchanged, and any other name of a member as JSON.
+func plainName(name string) string {
+	if name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-$") == "" {
+		return name
+	}
+	if !seen(name) {
+		return strconv.QuoteToASCII(name)
+	}
+	quoted, _ := json.Marshal(name) // a string
+	return string(quoted)
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
 )
 
 // Rule is a rule of a policy, as written. A nil list of patterns is absent.
@@ -249,4 +250,101 @@ func (r *rule) reachesURI(uri *resource, match func(form string) bool) bool {
 		return !slices.ContainsFunc(uri.forms, func(form string) bool { return !match(form) })
 	}
 	return slices.ContainsFunc(uri.forms, match) || slices.ContainsFunc(uri.bare, match)
+}
+
+// Covered returns the rules that can never decide, by their indices, with the earlier rule that
+// decides in their place. Only patterns are compared: an earlier rule without a condition matches
+// every request of the rule, and of all its clients.
+func (p *Policy) Covered() map[int]int {
+	covered := map[int]int{}
+	for i, later := range p.rules {
+		if first := slices.IndexFunc(p.rules[:i], func(r *rule) bool { return r.covers(later) }); first >= 0 {
+			covered[i] = first
+		}
+	}
+	return covered
+}
+
+// covers reports whether r decides about every request of the other rule. covers does not find all
+// such rules.
+func (r *rule) covers(other *rule) bool {
+	if r.condition != nil || r.Clients != nil && (other.Clients == nil || !allCovered(r.Clients, other.Clients)) {
+		return false
+	}
+	if r.everything || other.everything {
+		return r.everything
+	}
+	// A rule that allows is only for URIs that match in all their forms.
+	uris := r.Action != Allow || other.Action == Allow
+	return allCovered(r.Tools, other.Tools) && allCovered(r.Prompts, other.Prompts) &&
+		(len(other.Resources) == 0 || uris && allCovered(r.Resources, other.Resources)) &&
+		(len(other.Completions) == 0 || uris && allCovered(r.Completions, other.Completions))
+}
+
+// allCovered reports whether every text that matches another pattern also matches a pattern of all.
+func allCovered(all, others []string) bool {
+	return !slices.ContainsFunc(others, func(other string) bool {
+		return !slices.ContainsFunc(all, func(p string) bool { return patternCovers(p, other) })
+	})
+}
+
+func patternCovers(pattern, other string) bool {
+	if pattern == other {
+		return true
+	}
+	at := strings.IndexAny(other, wildcards)
+	if at < 0 { // the pattern matches a single text
+		return newPatterns([]string{pattern}).matchName(other)
+	}
+	begin, rest, _ := strings.Cut(pattern, "*")
+	return rest == "" && len(begin) == len(pattern)-1 && !strings.ContainsAny(begin, wildcards) && strings.HasPrefix(other[:at], begin)
+}
+
+// UnknownName is a name in a rule without an object of the name.
+type UnknownName struct {
+	Rule string
+	Name string   // as in the rule
+	Near []string // similar names, in the same form
+}
+
+func (u UnknownName) String() string {
+	text := fmt.Sprintf("policy rule %q: there is no %s", u.Rule, u.Name)
+	if len(u.Near) > 0 {
+		text += fmt.Sprintf(" (did you mean %s?)", strings.Join(u.Near, ", "))
+	}
+	return text
+}
+
+// UnknownTools returns the patterns of a rule for tools unknown to their servers. tools returns the
+// names of a server's tools; known is false if the names are not known.
+func UnknownTools(rule string, patterns []string, tools func(server string) (names []string, known bool)) []UnknownName {
+	var found []UnknownName
+	for _, target := range patterns {
+		server, name, ok := strings.Cut(target, ".")
+		if !ok || strings.ContainsAny(target, wildcards) {
+			continue
+		}
+		names, known := tools(server)
+		if !known || slices.Contains(names, name) {
+			continue
+		}
+		near := nearest.Names(name, names)
+		for i, n := range near {
+			near[i] = server + "." + n
+		}
+		found = append(found, UnknownName{rule, target, near})
+	}
+	return found
+}
+
+// UnknownClients returns the patterns of a rule that match no name of a token. The rule still
+// applies to clients without a token that call themselves so.
+func UnknownClients(rule string, patterns, tokens []string) []UnknownName {
+	var found []UnknownName
+	for _, client := range patterns {
+		if !slices.ContainsFunc(tokens, newPatterns([]string{client}).matchName) {
+			found = append(found, UnknownName{rule, client, nearest.Names(client, tokens)})
+		}
+	}
+	return found
 }

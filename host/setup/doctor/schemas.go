@@ -1,13 +1,17 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
+	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/proxy/catalog"
 	"github.com/mcp-metatool/mcp-metatool/tools/jsonvalue"
 	"github.com/mcp-metatool/mcp-metatool/tools/lazyregexp"
 )
@@ -193,4 +197,122 @@ func walk(schema map[string]any, at string, depth int, visit func(at string, s m
 			}
 		}
 	}
+}
+
+// PublicName is the name of a tool for agents.
+type PublicName struct {
+	Server, Own, Public string
+	Changed             bool // the name is not simply prefix and own name
+}
+
+// claudePrefix is Claude Code's prefix for the names of tools if the proxy is registered as
+// mcp-metatool; a name may then have 64 characters
+// (github.com/mims-harvard/ToolUniverse/issues/65).
+const claudePrefix = "mcp__mcp-metatool__"
+
+// maxName is the limit of Claude Code, Claude Desktop and OpenAI's API for the name of a
+// tool, in characters.
+const maxName = 64
+
+// names looks at the names of tools.
+func (e *examination) names() {
+	for _, u := range e.enabled() {
+		changed, long := affected{}, affected{}
+		for _, n := range e.Names {
+			if n.Server != u.Name {
+				continue
+			}
+			if n.Changed {
+				changed.add(n.Own, "now %s", n.Public)
+			}
+			if len(claudePrefix)+len(n.Public) > maxName {
+				long.add(n.Own, "%d characters: %s%s", len(claudePrefix)+len(n.Public), claudePrefix, n.Public)
+			}
+		}
+		changed.report(e, idNameChanged, u.Name, "nothing has to be done; a shorter prefix may keep the names", "tools have other names for agents")
+		long.report(e, idNameLong, u.Name, shorten(u, long), fmt.Sprintf("names of more than %d characters in Claude Code", maxName))
+	}
+	for _, p := range e.Collisions {
+		switch {
+		case p.Drifted != "":
+			e.find(idPinsDrift, p.Drifted, p.Remedy, "%s", p.Text)
+		case p.Odd != "":
+			e.find(idItemOdd, upstreamObject(p.Odd), p.Remedy, "%s", p.Text)
+		default:
+			e.find(idNameCollision, "", p.Remedy, "%s", p.Text)
+		}
+	}
+}
+
+// shorten returns how the names of tools of a server become short enough.
+func shorten(u *config.Upstream, long affected) string {
+	longest := 0
+	for _, own := range long.tools {
+		longest = max(longest, len(own))
+	}
+	if room := maxName - len(claudePrefix) - longest; room >= 0 {
+		return fmt.Sprintf("set prefix in [upstream.%s] to one of at most %d characters (now %q)", u.Name, room, u.Prefix)
+	}
+	// Scripts cannot call tools that hide names.
+	return fmt.Sprintf("no prefix is short enough: set expose in [upstream.%s] to the other tools, and save tools with shorter names that call these", u.Name)
+}
+
+const (
+	// chatText is the limit of a description in OpenAI's chat API
+	// (github.com/getsentry/sentry-mcp/issues/106), codeText where Claude Code cuts
+	// descriptions and instructions (github.com/anthropics/claude-code/issues/41593).
+	chatText, codeText = 1024, 2048
+	// manyTools is the limit of VS Code (github.com/microsoft/azure-devops-mcp,
+	// docs/TROUBLESHOOTING.md) and of OpenAI's API.
+	manyTools  = 128
+	manyTokens = 20000
+)
+
+// tokens looks at the cost of the definitions of tools, and at the length of their texts.
+func (e *examination) tokens() {
+	own := Cost{Tools: len(e.Own), Tokens: tokensOf(e.Own)}
+	e.report.Own = own
+	tools, tokens := own.Tools, own.Tokens
+	for _, u := range e.enabled() {
+		o := e.Observed[u.Name]
+		tools += len(o.Tools)
+		long := affected{}
+		for _, tool := range o.Tools {
+			tokens += catalog.Tokens(tool)
+			name, _ := wire.GetString(tool, "name")
+			text, _ := wire.GetString(tool, "description")
+			switch n := utf8.RuneCountInString(text); {
+			case n > codeText:
+				long.add(name, "%d characters, cut by Claude Code", n)
+			case n > chatText:
+				long.add(name, "%d characters", n)
+			}
+		}
+		remedy := "ask its authors for shorter texts"
+		if len(long.tools) > 0 {
+			remedy += ", or set " + long.hide(u.Name)
+		}
+		if n := utf8.RuneCountInString(o.Text); n > codeText {
+			long.add("its instructions", "%d characters, cut by Claude Code", n)
+		}
+		long.report(e, idTextLong, u.Name, remedy, "long descriptions")
+	}
+	e.report.Tokens = tokens
+	remedy := ""
+	if most := slices.MaxFunc(slices.Concat(e.report.Servers, []Server{{}}), func(a, b Server) int { return cmp.Compare(a.Tokens, b.Tokens) }); most.Name != "" {
+		remedy = fmt.Sprintf("set expose in [upstream.%s], whose tools cost most (%d tokens); agents find the others with search_tools", most.Name, most.Tokens)
+	}
+	if tools > manyTools {
+		e.find(idToolsMany, "", remedy, "agents see %d tools, and some hosts accept at most %d", tools, manyTools)
+	}
+	if tokens > manyTokens {
+		e.find(idTokensMany, "", remedy, "the definitions of all tools cost about %d tokens", tokens)
+	}
+}
+
+func tokensOf(tools [][]byte) (n int) {
+	for _, tool := range tools {
+		n += catalog.Tokens(tool)
+	}
+	return n
 }

@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
@@ -245,4 +247,235 @@ func (p *Shared) Change(ctx context.Context, f func(Documents) error) error {
 // newForm returns a new form of a document.
 func newForm(approval []byte, used bool) []byte {
 	return wire.Marshal(form{Write: store.NewID().String(), Used: used, Approval: approval})
+}
+
+// changes are documents of a fleet as they were read. A change succeeds only if no other process
+// has changed the document since, and fails with ErrChanged otherwise.
+type changes struct {
+	*Shared
+	ctx       context.Context
+	documents map[Name]held // not shared once something is written
+	own       bool          // documents is a copy
+}
+
+var _ Documents = (*changes)(nil)
+
+// IDs implements [Documents].
+func (c *changes) IDs(kind string) ([]string, error) {
+	var ids []string
+	for n, h := range c.documents {
+		if n.Kind == kind && !h.Used {
+			ids = append(ids, n.ID)
+		}
+	}
+	return ids, nil
+}
+
+// Read implements [Documents].
+func (c *changes) Read(n Name, v any) error {
+	h, ok := c.documents[n]
+	if !ok || h.Used {
+		return missing(n)
+	}
+	if err := json.Unmarshal(h.Approval, v); err != nil {
+		return fmt.Errorf("approvals: %s: %w", n, err)
+	}
+	return nil
+}
+
+// Write implements [Documents].
+func (c *changes) Write(n Name, v any) error {
+	body := wire.Marshal(v)
+	if len(body) > maxSize {
+		return tooLarge(len(body))
+	}
+	return c.put(n, newForm(body, false))
+}
+
+// put replaces a document that is unchanged since the read.
+func (c *changes) put(n Name, data []byte) error {
+	version, err := store.PutOwn(c.ctx, c.opts.Store, n.key(), c.documents[n].version, data)
+	if err != nil {
+		return c.changed(n, err)
+	}
+	c.note(n, data, version)
+	return nil
+}
+
+// changed gives the error about a document that another process has changed its kind.
+func (c *changes) changed(n Name, err error) error {
+	conflict := (*store.ConflictError)(nil)
+	if errors.As(err, &conflict) && !errors.Is(err, store.ErrUnknown) {
+		return fmt.Errorf("approvals: %s: %w", n, ErrChanged)
+	}
+	return failed(err)
+}
+
+// note keeps the current content of the store; no data: no document.
+func (c *changes) note(n Name, data []byte, version store.Version) {
+	if !c.own {
+		c.documents, c.own = maps.Clone(c.documents), true
+	}
+	delete(c.documents, n)
+	if data != nil {
+		_, h, _ := readForm(store.Document{Key: n.key(), Version: version, Data: data})
+		c.documents[n] = h
+	}
+}
+
+// Remove implements [Documents].
+func (c *changes) Remove(n Name) error {
+	h, ok := c.documents[n]
+	if !ok {
+		return nil
+	}
+	err := c.opts.Store.Remove(c.ctx, n.key(), h.version)
+	if errors.Is(err, store.ErrUnknown) && c.ctx.Err() == nil {
+		if _, failing := c.opts.Store.Get(c.ctx, n.key()); errors.Is(failing, store.ErrNotFound) {
+			err = nil
+		} else {
+			err = &store.ConflictError{What: "document " + n.String()} // which reads the document again
+		}
+	}
+	if err != nil {
+		return c.changed(n, err)
+	}
+	c.note(n, nil, "")
+	return nil
+}
+
+// Use implements [Documents]. Before the removal, the document is marked as used up, in a form that
+// only this process has written: a removal alone would not show which process has removed the
+// document.
+func (c *changes) Use(n Name) error {
+	h, ok := c.documents[n]
+	if !ok || h.Used {
+		return missing(n)
+	}
+	if err := c.put(n, newForm(h.Approval, true)); err != nil {
+		return err
+	}
+	_ = c.Remove(n) // the mark counts in any case, and an expired document is removed
+	return nil
+}
+
+// usedFor is how long used documents stay if the process that should have removed them has died. No
+// process needs so long to find out whether its own use counts.
+const usedFor = time.Hour
+
+// clean removes used documents. A document that cannot be removed now is removed later.
+func (c *changes) clean() {
+	for n, h := range c.documents {
+		var about struct {
+			Expires time.Time `json:"expires"`
+		}
+		if h.Used && json.Unmarshal(h.Approval, &about) == nil && time.Since(about.Expires) > usedFor {
+			_ = c.Remove(n)
+		}
+	}
+}
+
+// view has the documents as last reported by the store.
+type view struct {
+	opts    Options
+	ctx     context.Context // of watching
+	stop    context.CancelFunc
+	started sync.Once
+	all     sync.Once // closes ready
+	working sync.WaitGroup
+
+	mu    sync.Mutex    // a leaf
+	ready chan struct{} // closed when all documents were seen once
+	seen  map[Name]held // not changed, but replaced
+	next  chan struct{} // closed when seen is replaced
+}
+
+func (v *view) open(opts Options) {
+	v.opts, v.seen, v.next, v.ready = opts, map[Name]held{}, make(chan struct{}), make(chan struct{})
+	v.ctx, v.stop = context.WithCancel(context.Background())
+}
+
+func (v *view) close() {
+	v.stop()
+	v.started.Do(func() {}) // from now on no goroutine is started
+	v.working.Wait()
+}
+
+func (v *view) start() {
+	v.started.Do(func() { v.working.Go(v.watch) })
+}
+
+// get returns all documents, and waits until they are known.
+func (v *view) get(ctx context.Context) (map[Name]held, error) {
+	v.start()
+	select {
+	case <-v.ready:
+	case <-v.ctx.Done():
+		return nil, store.ErrClosed
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: %w", store.ErrUnavailable, context.Cause(ctx))
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.seen, nil
+}
+
+func (v *view) changed() <-chan struct{} {
+	v.start()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.next
+}
+
+func (v *view) set(seen map[Name]held) {
+	v.mu.Lock()
+	v.seen = seen
+	close(v.next)
+	v.next = make(chan struct{})
+	v.mu.Unlock()
+}
+
+// again is how long to wait before documents are watched again after an error.
+const again = time.Second
+
+// watch follows the documents until v is closed.
+func (v *view) watch() {
+	for v.ctx.Err() == nil {
+		err := v.follow()
+		if v.ctx.Err() != nil {
+			return
+		}
+		v.opts.Log.Warn("the approvals of the fleet are read again", "err", err)
+		select {
+		case <-time.After(again):
+		case <-v.ctx.Done():
+		}
+	}
+}
+
+// follow follows the documents until an error.
+func (v *view) follow() error {
+	seen, ready := map[Name]held{}, false
+	for c, err := range v.opts.Store.Watch(v.ctx, Collection) {
+		if err != nil && c.Key != (store.Key{}) {
+			v.opts.damaged(err)
+			c.Version = "" // a damaged document does not count
+		} else if err != nil {
+			return err
+		}
+		n, h, ok := readForm(c.Document)
+		switch {
+		case c.Ready:
+			ready = true
+		case ok && c.Version != "":
+			seen[n] = h
+		default:
+			delete(seen, n)
+		}
+		if ready {
+			v.set(maps.Clone(seen))
+			v.all.Do(func() { close(v.ready) })
+		}
+	}
+	return nil
 }

@@ -1,10 +1,13 @@
+// Package compile compiles the policy of a configuration, with its conditions in CEL
+// (github.com/google/cel-spec). Begin with [Policy] and [Of]. Only programs that judge by a policy
+// link this package; all other code gets by with package policy.
 package compile
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/mcp-metatool/mcp-metatool/tools/lazyregexp"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -12,12 +15,17 @@ import (
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/checker"
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/operators"
+	"cel.dev/cel-go/common/overloads"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/ext"
 	"cel.dev/cel-go/interpreter"
 
+	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/guard/policy"
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/lazyregexp"
 	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
 )
 
@@ -286,4 +294,163 @@ func (c *condition) failed(err error) error {
 		return policy.Failure(line)
 	}
 	return policy.Failure("a value has another type or form than it expects")
+}
+
+// analysis finds the inputs of a condition, and mistakes beyond CEL's own.
+type analysis struct {
+	*condition
+	costs costs
+	tree  *ast.AST
+	// computed reports computed names of members of args, which make each text in quotes a possible
+	// name.
+	computed bool
+	texts    []string
+	// at is the offset of a mistake, which mistake describes; "" for none.
+	at      int32
+	mistake string
+}
+
+// analyse sets the inputs of a condition, and notes the sizes of regular expressions in costs.
+// mistake describes the mistake at an offset, "" for none.
+func (c *condition) analyse(tree *ast.AST, costs costs) (at int32, mistake string) {
+	for _, ref := range tree.ReferenceMap() {
+		for _, v := range variables {
+			if ref.Name == v.name {
+				c.reads.Calls = c.reads.Calls || v.stateful
+				c.reads.Arguments = c.reads.Arguments || v.name == "args"
+				c.reads.Given = c.reads.Given || v.name == "session.private" || v.name == "session.untrusted"
+				c.reads.Definition = c.reads.Definition || v.name == "tool.digest" || strings.HasPrefix(v.name, "tool.annotations.")
+			}
+		}
+	}
+	a := &analysis{condition: c, costs: costs, tree: tree}
+	ast.PostOrderVisit(tree.Expr(), ast.NewExprVisitor(a.visit))
+	if a.computed {
+		for _, text := range a.texts {
+			a.mention(text)
+		}
+	}
+	return a.at, a.mistake
+}
+
+func (a *analysis) visit(e ast.Expr) {
+	switch e.Kind() {
+	case ast.SelectKind:
+		a.mention(e.AsSelect().FieldName())
+	case ast.CallKind:
+		a.call(e.AsCall())
+	case ast.ComprehensionKind:
+		a.computed = a.computed || a.isMap(e.AsComprehension().IterRange())
+	case ast.LiteralKind:
+		switch v := e.AsLiteral().(type) {
+		case types.String:
+			a.texts = append(a.texts, string(v))
+		case types.Double:
+			if math.Abs(float64(v)) >= policy.ExactFloats {
+				a.wrong(e, "is a number with a fraction that is too large to compare exactly (write it without a fraction)")
+			}
+		}
+	}
+}
+
+func (a *analysis) call(call ast.CallExpr) {
+	args := call.Args()
+	var inserted ast.Expr // as often as the arguments of the request say
+	switch name := call.FunctionName(); {
+	case name == operators.Index:
+		a.key(args[1], args[0])
+	case name == operators.In:
+		a.key(args[0], args[1])
+	case name == "replace" && len(args) > 1:
+		inserted = args[1]
+	case name == "join" && len(args) > 0:
+		inserted = args[0]
+	case name == overloads.Matches && len(args) > 0:
+		a.pattern(args[len(args)-1])
+	}
+	if inserted != nil && !isShort(inserted) {
+		a.wrong(inserted, fmt.Sprintf("what %s() inserts must be a text in quotes of at most %d characters (the result could be as large as the memory)",
+			call.FunctionName(), maxLiteral))
+	}
+}
+
+// pattern compiles the regular expression of a call of matches().
+func (a *analysis) pattern(e ast.Expr) {
+	text, ok := types.String(""), false
+	if e.Kind() == ast.LiteralKind {
+		text, ok = e.AsLiteral().(types.String)
+	}
+	if !ok {
+		a.wrong(e, "the pattern of matches() must be a text in quotes (one out of a request could take as long as it likes)")
+		return
+	}
+	if mistake := a.costs.compilePattern(string(text)); mistake != "" {
+		a.wrong(e, mistake)
+	}
+}
+
+// isShort reports whether an expression is a short text in quotes.
+func isShort(e ast.Expr) bool {
+	if e.Kind() != ast.LiteralKind {
+		return false
+	}
+	text, ok := e.AsLiteral().(types.String)
+	return ok && len([]rune(string(text))) <= maxLiteral
+}
+
+// key notes the name of a member of an object.
+func (a *analysis) key(key, of ast.Expr) {
+	if key.Kind() != ast.LiteralKind {
+		a.computed = a.computed || a.isMap(of)
+	} else if text, ok := key.AsLiteral().(types.String); ok {
+		a.mention(string(text))
+	}
+}
+
+func (a *analysis) isMap(e ast.Expr) bool { return a.tree.GetType(e.ID()).Kind() == types.MapKind }
+
+// mention notes the name of a member in the condition.
+func (a *analysis) mention(name string) {
+	folded := wire.Fold(name)
+	a.names[folded] = append(a.names[folded], name)
+}
+
+func (a *analysis) wrong(e ast.Expr, text string) {
+	place, _ := a.tree.SourceInfo().GetOffsetRange(e.ID())
+	a.at, a.mistake = place.Start, text
+}
+
+// Policy compiles the policy of a configuration, for [config.LoadOptions].
+func Policy(p *config.Policy) (config.CompiledPolicy, []config.RuleMistake) {
+	var rules []policy.Rule
+	for _, r := range p.Rules {
+		rules = append(rules, policy.Rule{
+			Name: r.Name, Clients: r.Clients, Tools: r.Tools, Resources: r.Resources, Prompts: r.Prompts,
+			Completions: r.Completions, When: r.When, Action: policy.Action(r.Action), Reason: r.Reason,
+		})
+	}
+	compiled, errs := Rules(policy.Action(p.Default), rules...)
+	var mistakes []config.RuleMistake
+	for _, e := range errs {
+		mistakes = append(mistakes, config.RuleMistake{Rule: e.Rule, Offset: e.Offset, Text: e.Text})
+	}
+	return compiled, mistakes
+}
+
+// Rules compiles rules; see [policy.Compile].
+func Rules(fallback policy.Action, rules ...policy.Rule) (*policy.Policy, []*policy.RuleError) {
+	return policy.Compile(fallback, rules, newCondition)
+}
+
+// Of returns the compiled policy of a configuration, nil for none. If the configuration was loaded
+// without [Policy], the result denies everything.
+func Of(p *config.Policy) *policy.Policy {
+	if p.Default == "" && p.File == "" && len(p.Rules) == 0 {
+		return nil
+	}
+	if compiled, ok := p.Compiled().(*policy.Policy); ok {
+		return compiled
+	}
+	denied, _ := Rules(policy.Deny, policy.Rule{Name: "not compiled", Action: policy.Deny, Reason: "the policy was not compiled when the configuration was loaded"})
+	return denied
 }
