@@ -554,7 +554,7 @@ func compareWithLock(ctx context.Context, at regular.Place, a *answer) *expect.M
 		lines[i] = c.String()
 	}
 	return &expect.Mismatch{
-		Message: "definitions are not those of " + at.String() + " (--update accepts them)", Got: strings.Join(lines, "\n"),
+		Message: "definitions differ from " + at.String() + " (--update accepts them)", Got: strings.Join(lines, "\n"),
 	}
 }
 

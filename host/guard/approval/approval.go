@@ -95,7 +95,7 @@ func (a *Approver) approve(ctx context.Context, ask route.Asking) (policy.Approv
 	}
 	subject, digest, err := a.opts.Queue.subject(ctx, ask)
 	if err != nil {
-		return policy.Approval{How: HowUnanswered}, denied(HowUnanswered, "nobody can be asked: %v", err)
+		return policy.Approval{How: HowUnanswered}, denied(HowUnanswered, "no person can be asked: %v", err)
 	}
 	made := policy.Approval{Digest: digest}
 	if r, ok := a.opts.Queue.recall(ctx, subject, settings.By); ok {
@@ -365,10 +365,10 @@ func (a *Approver) enqueue(ctx context.Context, ask route.Asking, subject Subjec
 	}
 	made.How = HowUnanswered
 	if _, failed := queue.take(context.WithoutCancel(ctx), e.ID); failed != nil && !errors.Is(failed, ErrUnknown) {
-		a.opts.Log.Warn("a call that does not wait any more is still in the queue", "approval", e.ID, "err", failed)
+		a.opts.Log.Warn("an ended call is still in the queue", "approval", e.ID, "err", failed)
 	}
 	if errors.Is(err, errExpired) {
-		err = fmt.Errorf("nobody has decided about approval %s within %v", e.ID, s.Timeout)
+		err = fmt.Errorf("no person has decided about approval %s within %v", e.ID, s.Timeout)
 	}
 	return made, a.unasked(ctx, ask, err)
 }
@@ -479,4 +479,4 @@ var errUnaskable = errors.New("the client cannot be asked")
 var errExpired = errors.New("nobody has decided in time")
 
 // errDropped is the error of a waiting call whose entry has left the queue.
-var errDropped = errors.New("it is not in the queue any more: this process was taken for dead, or somebody has removed it (make the call again)")
+var errDropped = errors.New("the call is no longer in the queue: this process was taken for dead, or the entry was removed (make the call again)")

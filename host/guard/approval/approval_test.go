@@ -452,7 +452,7 @@ func TestPerson(t *testing.T) {
 	}
 }
 
-// TestDuplicateNames checks that nobody is asked about arguments that readers understand in
+// TestDuplicateNames checks that no person is asked about arguments that readers understand in
 // different ways.
 func TestDuplicateNames(t *testing.T) {
 	t.Parallel()

@@ -12,8 +12,8 @@ import (
 )
 
 // TestWaitingOfAllIsBounded checks how many calls of all clients together may wait: in this
-// process, and in the queue. One more is denied with a clear error, and when one does not wait
-// any more, another one may.
+// process, and in the queue. A further call is denied with a clear error, and may wait when an
+// earlier call has ended.
 func TestWaitingOfAllIsBounded(t *testing.T) {
 	t.Parallel()
 	t.Run("process", func(t *testing.T) {

@@ -93,7 +93,7 @@ func TestFleet(t *testing.T) {
 		if _, err := b.queue.Decide(t.Context(), e.ID, Verdict{Allow: true}, HowQueue, 0); !errors.Is(err, ErrUnknown) {
 			t.Errorf("decided about the call of a dead replica: %v", err)
 		}
-		// It was only cut off, and learns that nobody can decide.
+		// The process was only cut off, and learns that no person can decide.
 		if err := a.ends(done); err == nil || !strings.Contains(err.Error(), "taken for dead") {
 			t.Errorf("its call: %v", err)
 		}

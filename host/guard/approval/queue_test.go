@@ -20,8 +20,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// TestHold holds calls until somebody decides, until nobody has, and until they are
-// cancelled.
+// TestHold holds calls until a person decides, until the time for a decision is over, and until the
+// calls are cancelled.
 func TestHold(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, t.TempDir())
@@ -53,7 +53,7 @@ func TestHold(t *testing.T) {
 	}
 
 	d.settings.Timeout = 10 * time.Millisecond
-	if made, err := d.approve(asking(nil, `{}`)); err == nil || made.How != HowUnanswered || !strings.Contains(err.Error(), "nobody has decided about approval ") {
+	if made, err := d.approve(asking(nil, `{}`)); err == nil || made.How != HowUnanswered || !strings.Contains(err.Error(), "no person has decided about approval ") {
 		t.Errorf("nobody: %+v, %v", made, err)
 	}
 	if len(d.list()) != 0 {
@@ -112,8 +112,8 @@ func TestRestart(t *testing.T) {
 	before.settings.By = ByQueue
 	ctx, crash := context.WithCancel(t.Context())
 	e, done := before.held(ctx, asking(nil, `{"n":1}`))
-	// What is left of a process that was killed: the entry, and the file of its holder, which
-	// nobody keeps locked.
+	// The remains of a killed process: the entry, and the file of its holder, which no process keeps
+	// locked.
 	left, err := os.ReadFile(fileOf(dir, documents.Queue, e.ID))
 	if err != nil {
 		t.Fatal(err)
@@ -356,7 +356,7 @@ func TestForged(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, info.Mode(), err)
 		}
 	}
-	// Whoever reads a file cannot try arguments: their digest needs the key of the store.
+	// A reader of a file cannot try arguments: their digest needs the key of the store.
 	otherDir := t.TempDir()
 	other := newDesk(t, otherDir)
 	other.settings = d.settings

@@ -111,7 +111,7 @@ func (s *Settings) Advise(tools []Tool, complete bool) (found []Advice) {
 			u.writes = true
 		}
 		if labels != 0 && rules.Shape(t.Server, t.Name) == nil {
-			found = append(found, Advice{Shapeless, t.Server + "." + t.Name, fmt.Sprintf("%s.%s has labelled answers, and neither an outputSchema nor a shape: what stands in for them is a text", t.Server, t.Name)})
+			found = append(found, Advice{Shapeless, t.Server + "." + t.Name, fmt.Sprintf("%s.%s has labelled answers, and neither an outputSchema nor a shape: a text stands in for the answers", t.Server, t.Name)})
 		}
 	}
 	if len(s.Private) > 0 {

@@ -56,8 +56,8 @@ func TestAccept(t *testing.T) {
 	}
 }
 
-// TestPinnedBesideEachOther checks which of two tools that look alike and are both pinned may
-// be used, if nobody has accepted one beside the other: that of the first server.
+// TestPinnedBesideEachOther checks which of two pinned tools with similar names may be used, if the
+// similarity was not accepted: the tool of the first server.
 func TestPinnedBesideEachOther(t *testing.T) {
 	path := lockPath(t)
 	l := New()

@@ -290,7 +290,7 @@ func (s *source) follow(ctx context.Context, f func(data []byte)) error {
 			f(nil)
 		case c.Ready || c.Name != lockKey.Name:
 		case c.Version == "":
-			s.log.Warn("somebody has removed the pins from the store of the fleet; those that were known stay in force")
+			s.log.Warn("the pins have disappeared from the store of the fleet; the known pins stay in force")
 			f(nil)
 		default:
 			found = true

@@ -91,7 +91,7 @@ func TestFleet(t *testing.T) {
 	}
 	link.Cut(false)
 
-	// Somebody removes the pins from the store: a replica that knows them puts them back.
+	// The pins disappear from the store: a replica that knows them puts them back.
 	d, err := docs.Get(t.Context(), lockKey)
 	if err == nil {
 		err = docs.Remove(t.Context(), d.Key, d.Version)

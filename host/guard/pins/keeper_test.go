@@ -178,7 +178,7 @@ func TestShadows(t *testing.T) {
 	p.want(p.offers("b", "read_file"))
 	p.want(p.offers("w", "read_file")) // has a prefix
 
-	// What is accepted beside another one may be used, and so may the other one.
+	// Two tools with accepted similar names may both be used.
 	l, err := Read(t.Context(), regular.Place{Name: p.path})
 	if err != nil {
 		t.Fatal(err)

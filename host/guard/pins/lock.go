@@ -372,7 +372,7 @@ func (e *documentEntry) decode(version int) (entry, error) {
 		digest = hex.EncodeToString(sum[:])
 	}
 	if digest != e.SHA256 {
-		return entry{}, errors.New("is not what its sha256 says")
+		return entry{}, errors.New("does not match its sha256")
 	}
 	return entry{canonical: d.canonical(), digest: d.Digest(), similar: slices.Sorted(slices.Values(e.Similar))}, nil
 }

@@ -301,7 +301,7 @@ func (s *Step) text(p *Plan) string {
 	case Undo:
 		head = "if it fails"
 	case Commit:
-		return "  commit: what is done so far is not undone any more\n"
+		return "  commit: earlier calls are no longer undone\n"
 	}
 	fmt.Fprintf(&b, "  %s: %s", head, display.Line(s.name(), maxShown))
 	if s.Raw {

@@ -330,8 +330,8 @@ func TestStore(t *testing.T) {
 	}
 }
 
-// TestOneApplier checks that of many who want to apply a plan at the same time, in several
-// processes, one gets it, and that nobody gets it later.
+// TestOneApplier checks that of many callers that apply a plan at the same time, in several
+// processes, a single caller succeeds, and that no later caller does.
 func TestOneApplier(t *testing.T) {
 	dir, key := t.TempDir(), requeststate.NewKey()
 	f := fileOf(testPlan())
@@ -420,7 +420,7 @@ func TestDigest(t *testing.T) {
 	}
 }
 
-// TestLeft checks which compensations nobody has made, from a record that ends anywhere.
+// TestLeft checks which compensations were not made, from a record that ends anywhere.
 func TestLeft(t *testing.T) {
 	undo := func(tool string) Step { return Step{Do: Undo, Server: "s", Tool: tool} }
 	steps := []Step{undo("a"), {Do: Write, Server: "s", Tool: "w"}, {Do: Commit}, undo("b"), {Do: Write, Server: "s", Tool: "w"}, undo("c")}

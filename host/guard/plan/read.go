@@ -90,7 +90,7 @@ func (f *File) check() error {
 	case p.Version < 1 || p.Version > Version:
 		return fmt.Errorf("version %d; this program reads version 1 to %d", p.Version, Version)
 	case !isID(p.ID) || p.After != "" && !isID(p.After):
-		return errors.New("id is not that of a plan")
+		return errors.New("id is not the id of a plan")
 	case !isDigest(p.ToolDigest) || !isDigest(p.Guest):
 		return errors.New("toolDigest or guest is not a digest")
 	case (p.Tool == "") == (p.Code == ""):

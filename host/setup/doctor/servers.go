@@ -53,7 +53,7 @@ func (e *examination) servers() {
 		st := o.Status
 		switch {
 		case st.State == health.Asleep:
-			tools := "what its tools cost is not known yet"
+			tools := "the cost of its tools is not known yet"
 			if len(o.Tools) > 0 {
 				tools = "its tools are those that it listed last"
 			}
@@ -307,7 +307,7 @@ func (e *examination) logins() {
 		case err != nil:
 			e.find(idLoginMissing, upstreamObject(u.Name), login, "%v", err)
 		case !state.Exists:
-			e.find(idLoginMissing, upstreamObject(u.Name), login, "nobody has logged in")
+			e.find(idLoginMissing, upstreamObject(u.Name), login, "no user has logged in")
 		case !state.Expires.IsZero() && state.Expires.Before(e.Now) && !state.Renewable:
 			e.find(idLoginExpired, upstreamObject(u.Name), login, "the access token expired %s ago, and there is no refresh token", ago(e.Now, state.Expires))
 		}
@@ -334,7 +334,7 @@ func (e *examination) clocks() {
 		}
 	}
 	if len(wrong) > 0 {
-		e.find(idClockWrong, "", "set the clock (timedatectl set-ntp true, or the settings of the system), unless that of the server is wrong",
+		e.find(idClockWrong, "", "set the clock (timedatectl set-ntp true, or the settings of the system), unless the server's clock is wrong",
 			"the clock of this machine is %s", strings.Join(wrong, ", "))
 	}
 }
@@ -409,6 +409,6 @@ func (e *examination) port(table, address, settings string) {
 		if errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, wsaNoAddress) {
 			reason = "this machine does not have that address"
 		}
-		e.find(idPortAddress, object, "set 127.0.0.1, or an address of this machine ("+settings+")", "we cannot listen on %s: %s", address, reason)
+		e.find(idPortAddress, object, "set 127.0.0.1, or an address of this machine ("+settings+")", "mcp-metatool cannot listen on %s: %s", address, reason)
 	}
 }

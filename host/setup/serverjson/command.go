@@ -298,7 +298,7 @@ var risky = map[string]map[string]string{
 		"--ipc": "the container shares memory with others", "--cap-add": "the container has more rights than usual",
 		"--group-add": "the container has more rights than usual", "--device": "the container uses a device of this machine",
 		"--gpus": "the container uses a device of this machine", "--security-opt": lessIsolated, "--userns": lessIsolated, "--uts": lessIsolated,
-		"--cgroupns": lessIsolated, "--runtime": lessIsolated, "--entrypoint": "another program than that of the image is run",
+		"--cgroupns": lessIsolated, "--runtime": lessIsolated, "--entrypoint": "another program than the image's own is run",
 		"--env-file": "a file of this machine is read", "--env-host": "the container sees all environment variables",
 		"--use-api-socket": "the container may do everything that this machine may", "--tls-verify": "the registry's certificate may not be checked",
 		"-p": opensPort, "--publish": opensPort, "-P": opensPort, "--publish-all": opensPort,

@@ -271,7 +271,7 @@ func (a *Argument) check(at string) error {
 	case "positional":
 	case "named":
 		if !optionPattern.MatchString(a.Name) {
-			return wrong(at, "has a name that is not that of an option: %s", quoted(a.Name))
+			return wrong(at, "has a name that is not the name of an option: %s", quoted(a.Name))
 		}
 	default:
 		return wrong(at, "has the type %s (there are positional and named)", quoted(a.Type))
@@ -295,7 +295,7 @@ func (r *Remote) check(at string) error {
 	for i, h := range r.Headers {
 		where := fmt.Sprintf("%s.headers[%d]", at, i)
 		if !headerPattern.MatchString(h.Name) {
-			return wrong(where, "has a name that is not that of a header: %s", quoted(h.Name))
+			return wrong(where, "has a name that is not the name of a header: %s", quoted(h.Name))
 		}
 		if err := h.check(where); err != nil {
 			return err

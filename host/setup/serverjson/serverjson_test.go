@@ -209,7 +209,7 @@ func TestParseRefuses(t *testing.T) {
 		{pkg("npm", "a", `"packageArguments": [{"type": "positional", "value": "a\u0000b"}]`), "control character"},
 		{pkg("npm", "a", `"packageArguments": [{"type": "positional", "value": "a\nb"}]`), "control character"},
 		{pkg("npm", "a", `"packageArguments": [{"type": "odd"}]`), "type"},
-		{pkg("npm", "a", `"packageArguments": [{"type": "named", "name": "--a b"}]`), "not that of an option"},
+		{pkg("npm", "a", `"packageArguments": [{"type": "named", "name": "--a b"}]`), "not the name of an option"},
 		{pkg("npm", "a", `"environmentVariables": [{"name": "A=B"}]`), "name of a variable"},
 		{pkg("npm", "a", `"environmentVariables": [{"name": "A", "value": "`+strings.Repeat("x", maxText+1)+`"}]`), "longer"},
 		{remote("sse", "https://a", `"headers": [{"name": "A: b\r\nC"}]`), "that of a header"},

@@ -133,7 +133,7 @@ func (s Summary) notes() []string {
 		}
 	}
 	if len(s.Stale) > 0 {
-		lines = append(lines, count(len(s.Stale), "snapshot")+" without a check (remove what is not needed any more):")
+		lines = append(lines, count(len(s.Stale), "snapshot")+" without a check (remove snapshots that are no longer needed):")
 		lines = append(lines, indented(s.Stale)...)
 	}
 	return lines
