@@ -47,8 +47,8 @@ func (b abandoned) Handle(ctx context.Context, call route.Call) wire.Reply {
 	return reply
 }
 
-// TestParkedCallExpires checks that a call is cancelled when its client does not come back,
-// and that it is then too late.
+// TestParkedCallExpires checks that a call is cancelled when the client does not come back, and
+// that a later retry is too late.
 func TestParkedCallExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := abandoned{causes: make(chan error, 1)}
@@ -71,8 +71,8 @@ func TestParkedCallExpires(t *testing.T) {
 	})
 }
 
-// TestParkedCallsAreBounded checks the bounds on parked calls of one principal, and of all
-// that share a Parking.
+// TestParkedCallsAreBounded checks the bounds on parked calls of a principal, and of all principals
+// with the same Parking.
 func TestParkedCallsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var parking Parking
@@ -142,8 +142,8 @@ func (s *slowStream) Send(ctx context.Context, f rpc.Frame) error {
 	}
 }
 
-// TestSubscriberThatDoesNotRead checks that the updates that wait for a client are bounded:
-// with more, its subscription ends.
+// TestSubscriberThatDoesNotRead checks that the updates waiting for a client are bounded: beyond
+// the bound, the client's subscription ends.
 func TestSubscriberThatDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, c := newPair(t, listening{}, nil)
@@ -151,7 +151,7 @@ func TestSubscriberThatDoesNotRead(t *testing.T) {
 		c.Receive([]byte(`{"jsonrpc":"2.0","id":"s","method":"subscriptions/listen","params":{"notifications":{"resourceSubscriptions":["a:"]}}}`), s)
 		synctest.Wait()
 		for i := range maxUpdates + 1 {
-			for range 2 { // the second one adds nothing
+			for range 2 { // the second adds nothing
 				p.Notify("notifications/resources/updated", fmt.Appendf(nil, `{"uri":"a:/%d"}`, i))
 			}
 		}
@@ -198,7 +198,7 @@ func TestSharedSubscription(t *testing.T) {
 // counting records the requests for subscriptions.
 type counting struct {
 	listening
-	methods []string // the test is in a bubble, and reads it while nothing else runs
+	methods []string // the test is in a bubble, and reads methods while no other goroutine runs
 }
 
 func (b *counting) Handle(_ context.Context, call route.Call) wire.Reply {
@@ -209,15 +209,15 @@ func (b *counting) Handle(_ context.Context, call route.Call) wire.Reply {
 // heap returns how many bytes are in use.
 func heap() int64 {
 	runtime.GC()
-	runtime.GC() // what was freed by cleanups
+	runtime.GC() // frees the memory of cleanups
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
 }
 
-// TestParkedCallsAreCounted checks that what parked calls keep is counted for their
-// principal, and no more than that is kept, wherever in the requests the bytes are. Those that
-// would be too much are refused with an error that says so, and nothing is left at the end.
+// TestParkedCallsAreCounted checks that the memory of parked calls is counted for their principal,
+// and that no more memory is kept, wherever in the requests the bytes are. Calls beyond the bound
+// are refused with an error that names the bound, and nothing is left at the end.
 func TestParkedCallsAreCounted(t *testing.T) {
 	const size, calls = 1 << 20, 24
 	x := strings.Repeat("x", size)
@@ -227,7 +227,7 @@ func TestParkedCallsAreCounted(t *testing.T) {
 		"the envelope": `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"t","_meta":{}},"x":"` + x + `"}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			shared := budget.New(256 << 20) // 16 MiB for what is kept
+			shared := budget.New(256 << 20) // 16 MiB for parked calls
 			p := New(t.Context(), Options{Backend: asking{}, Budget: shared, Principal: "p", Log: slog.New(slog.DiscardHandler)})
 			c := rpc.New(t.Context(), rpc.Options{Peer: rpc.Client, Main: &simulatedRequest{}, Handler: &enveloped{p}, SharedIDs: true, MaxRequests: 4096})
 			before := heap()

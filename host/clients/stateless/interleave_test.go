@@ -49,7 +49,7 @@ func playRounds(t *testing.T, rounds, short int, play func(t *testing.T, seed ui
 	}
 }
 
-// simulation is one round of TestInterleavings. It is the backend, too.
+// simulation is a round of TestInterleavings, and also the backend.
 type simulation struct {
 	t         *testing.T
 	parking   Parking
@@ -59,7 +59,7 @@ type simulation struct {
 	begun     atomic.Int32
 	ended     atomic.Int32
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	random   *rand.Rand
 	requests []*simulatedRequest
 	states   []*simulatedState
@@ -81,7 +81,7 @@ type simulatedState struct {
 	call  int
 	state string
 	keys  []string
-	used  bool // by a retry that was not refused
+	used  bool // by an accepted retry
 }
 
 func (sim *simulation) fault(format string, args ...any) {
@@ -133,7 +133,7 @@ func (sim *simulation) step() {
 	}
 }
 
-// send sends a request for a call, which is named in its arguments.
+// send sends a request for a call, which the arguments name.
 func (sim *simulation) send(call int, state, answers string) *simulatedRequest {
 	r := &simulatedRequest{sim: sim, call: call}
 	sim.mu.Lock()
@@ -242,7 +242,7 @@ func (sim *simulation) Request(r *rpc.Request) {
 // Notification implements rpc.Handler.
 func (sim *simulation) Notification(wire.Inbound) {}
 
-// Handle implements Backend: it asks some times, and some things at once.
+// Handle implements Backend: Handle asks several times, and several questions at once.
 func (sim *simulation) Handle(ctx context.Context, call route.Call) wire.Reply {
 	sim.calls.Add(1)
 	defer sim.calls.Add(-1)

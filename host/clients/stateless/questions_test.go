@@ -22,28 +22,27 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
-// TestQuestionsOfServer plays random clients with a token and random clients without one
-// against a random server of the handshake era, which all of them share, through a
-// router. The server asks in its calls, also several things at once, and withdraws some
-// questions. The clients answer all, some or none of them, go away at any time, or do not
-// come back. The test checks that each call of the server is answered by it or cancelled,
-// that no question reaches clients with other credentials, that of clients without a token
-// only the one that has made the call gets its questions (unless the call asks after it
-// was cancelled), that each answer reaches the call that has asked, and that nothing is
-// left.
+// TestQuestionsOfServer plays random clients with a token and random clients without a token
+// against a random server of the handshake era, which all of them share, through a router. The
+// server asks in the server's calls, also several questions at once, and withdraws some questions.
+// The clients answer all, some or none of them, go away at any time, or do not come back. The test
+// checks that each call of the server is answered by the server or cancelled, that no question
+// reaches clients with other credentials, that of clients without a token only the calling client
+// gets the call's questions (unless the call asks after the cancellation), that each answer reaches
+// the asking call, and that nothing is left.
 func TestQuestionsOfServer(t *testing.T) {
 	playRounds(t, 150, 50, func(t *testing.T, seed uint64) { newWorld(t, seed).run() })
 }
 
-// world is one round. Calls have numbers, which are their arguments: that of a principal
-// is its index modulo the number of principals.
+// world is a round. Calls have numbers, which are their arguments: the number of a principal is the
+// principal's index modulo the number of principals.
 type world struct {
 	t      *testing.T
 	router *route.Router
 	server *askingServer
 	crowds []*crowd
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	random *rand.Rand
 	number int
 	faults []string
@@ -51,7 +50,7 @@ type world struct {
 	// leaving is held while a client leaves, and while the server asks something.
 	leaving sync.Mutex
 	left    map[int]bool // calls that a client has cancelled
-	late    map[int]bool // of these, the ones that have asked something since
+	late    map[int]bool // cancelled calls that have asked a question since
 }
 
 func newWorld(t *testing.T, seed uint64) *world {
@@ -150,15 +149,15 @@ func (w *world) finish() {
 	}
 }
 
-// askingServer is the server, and the connection with it: it is a route.Upstream and the
-// rpc.Stream of its connection.
+// askingServer is the server, and the connection with the server: it is a route.Upstream and the
+// rpc.Stream of the connection.
 type askingServer struct {
 	w       *world
 	conn    *rpc.Conn
 	running sync.WaitGroup
 
 	receiving sync.Mutex // messages of the server are received one after another
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	calls     map[string]context.CancelFunc
 	questions map[string]chan []byte
 	asked     int
@@ -268,7 +267,7 @@ func (s *askingServer) pause(ctx context.Context) {
 	}
 }
 
-// ask asks for the roots of a call, whose answer must have its number.
+// ask asks for the roots of a call; the answer must have the call's number.
 func (s *askingServer) ask(ctx context.Context, number string) {
 	if ctx.Err() != nil {
 		return
@@ -299,7 +298,7 @@ func (s *askingServer) ask(ctx context.Context, number string) {
 			s.w.fault("call %s got no answer", number)
 		}
 		s.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%s}}`, id)
-	case <-ctx.Done(): // as servers do whose calls are cancelled
+	case <-ctx.Done(): // as servers do after the cancellation of a call
 	}
 }
 
@@ -312,12 +311,12 @@ type crowd struct {
 	principal *Principal
 	conn      *rpc.Conn
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	requests []*crowdRequest
 	states   []crowdState
 }
 
-// crowdRequest is a request of a client. It is the rpc.Stream of its answer.
+// crowdRequest is a request of a client, and the rpc.Stream of the answer.
 type crowdRequest struct {
 	simulatedRequest
 	crowd *crowd

@@ -16,7 +16,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/proxy/route"
 )
 
-// asking is a backend whose only tool asks for roots and returns them.
+// asking is a backend with a single tool, which asks for roots and returns them.
 type asking struct{ *simulation }
 
 func (asking) Handle(ctx context.Context, call route.Call) wire.Reply {
@@ -27,9 +27,8 @@ func (asking) Handle(ctx context.Context, call route.Call) wire.Reply {
 	return wire.Reply{Result: fmt.Appendf(nil, `{"got":%s}`, reply.Result)}
 }
 
-// FuzzRetry sends any state and any answers for a parked call. Only the right state is
-// accepted. All others, for this request and for another one, are refused with the same
-// words.
+// FuzzRetry sends any state and any answers for a parked call. Only the right state is accepted.
+// All other states, for this request and for another request, are refused with the same words.
 func FuzzRetry(f *testing.F) {
 	f.Add("", "{}", false)
 	f.Add("AQ", `{"q1":{"roots":[]}}`, false)

@@ -21,9 +21,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
-// refusals are what a confined server without network is refused, and the layer that does
-// it. Whatever the name of an attempt says, TestConfined and TestUnconfined show that it is
-// the sandbox that refuses it.
+// refusals are the refused actions of a confined server without network, with the refusing layer.
+// TestConfined and TestUnconfined show that the sandbox refuses them, whatever the name of an
+// attempt says.
 var refusals = []struct{ attempt, errno, layer string }{
 	{"read a secret", "EACCES", "Landlock"},
 	{"list its folder", "EACCES", "Landlock"},
@@ -111,7 +111,8 @@ var refusals = []struct{ attempt, errno, layer string }{
 	{"use a gigabyte", "ENOMEM", "resource limit"},
 }
 
-// granted are what a confined server may do all the same, and what must be true of it.
+// granted are the allowed actions of a confined server, and conditions that must hold for the
+// server.
 var granted = []string{
 	"read what is readable", "create in the writable", "create temporary", "execute the allowed", "socket pair",
 	"set times of its own", "change a mode of its own", "limit itself", "signal its child's process", "inherited descriptors",
@@ -171,7 +172,7 @@ func (s *scene) restore() {
 	}
 }
 
-// listener accepts connections, as the kernel does for it.
+// listener accepts connections, as the kernel does for the listener.
 func (s *scene) listener(network, address string) net.Listener {
 	l, err := net.Listen(network, address)
 	if err != nil {
@@ -189,7 +190,7 @@ func (s *scene) settings() *confine.Settings {
 	}
 }
 
-// try starts a hostile server and returns the outcome of its attempts.
+// try starts a hostile server and returns the outcome of the server's attempts.
 func (s *scene) try(sandbox *confine.Settings, attempts ...string) map[string]string {
 	s.t.Helper()
 	s.Attempts = attempts
@@ -222,8 +223,8 @@ func needs(t *testing.T, s *confine.Settings) {
 	}
 }
 
-// TestConfined checks that a confined server is refused everything that it should be, and
-// nothing else.
+// TestConfined checks that a confined server is refused every forbidden action, and no other
+// action.
 func TestConfined(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
@@ -261,8 +262,8 @@ func TestConfined(t *testing.T) {
 	}
 }
 
-// TestUnconfined checks that the same attempts succeed without a sandbox, as far as they
-// do no harm, so that it is the sandbox that refuses them.
+// TestUnconfined checks that the same attempts succeed without a sandbox, unless they do harm, so
+// that the sandbox refuses them.
 func TestUnconfined(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
@@ -281,7 +282,7 @@ func TestUnconfined(t *testing.T) {
 	}
 }
 
-// TestUser repeats tests as another user than root, if we are root, and has some of its own.
+// TestUser repeats tests as another user than root, if we are root, and has additional tests.
 func TestUser(t *testing.T) {
 	if os.Getenv(userEnv) != "" {
 		t.Skip("we are that user")
@@ -321,7 +322,7 @@ func TestUser(t *testing.T) {
 	}
 }
 
-// userEnv is set for the tests that TestUser repeats, to its folder.
+// userEnv is set for the tests that TestUser repeats, to the folder of TestUser.
 const userEnv = "PROCESS_TEST_USER"
 
 // TestSetuid checks that a program with the setuid bit has no effect in a sandbox.

@@ -8,7 +8,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
-// TestConfinedNetwork checks what each kind of network access allows.
+// TestConfinedNetwork checks the effect of each kind of network access.
 func TestConfinedNetwork(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
@@ -20,7 +20,7 @@ func TestConfinedNetwork(t *testing.T) {
 	const ok, refused, any = "ok", "EACCES", "depends on the kernel"
 	cases := map[string]struct {
 		change func(*confine.Settings)
-		want   map[string]string // where it is not EACCES
+		want   map[string]string // outcomes other than EACCES
 	}{
 		"none": {func(*confine.Settings) {}, map[string]string{"socket pair": ok}},
 		"the port": {func(s *confine.Settings) { s.Network, s.Ports = confine.NetworkPorts, []uint16{port} }, map[string]string{
@@ -54,7 +54,7 @@ func TestConfinedNetwork(t *testing.T) {
 	}
 }
 
-// TestConfinedListen checks that a server may listen on the ports that are named.
+// TestConfinedListen checks that a server may listen on the named ports.
 func TestConfinedListen(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestLateExitStatus ends a server whose exit status is known some time after its output has ended,
-// as on a busy machine: what is said of its end has the status, or else comes soon.
+// TestLateExitStatus ends a server with an exit status that is known some time after the end of the
+// output, as on a busy machine: the reason of the end has the status, or else comes soon.
 func TestLateExitStatus(t *testing.T) {
 	for after, want := range map[time.Duration]string{
 		900 * time.Millisecond: "its process ended: exit status 3 (what it wrote to stderr is in the log)",

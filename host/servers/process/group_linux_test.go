@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// TestNoSupervisor checks that a process is started even if no supervisor can be
-// started, and that its group is ended with it.
+// TestNoSupervisor checks that a process is started even if no supervisor can be started, and that
+// the process's group is ended with the process.
 func TestNoSupervisor(t *testing.T) {
 	other, err := exec.LookPath("true")
 	if err != nil {

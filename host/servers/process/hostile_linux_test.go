@@ -16,21 +16,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hostileEnv makes the test binary a hostile server: its value is an order as JSON.
+// hostileEnv makes the test binary a hostile server: the value is an order as JSON.
 const hostileEnv = "PROCESS_TEST_HOSTILE"
 
-// folder is the key of the folder for temporary files in what a hostile server says.
+// folder is the key of the folder for temporary files in the output of a hostile server.
 const folder = "TMPDIR"
 
-// order says what a hostile server tries.
+// order lists the attempts of a hostile server.
 type order struct {
 	Attempts []string // names in attempts
 
-	Secret    string // a file that it may not read
-	Outside   string // a folder that it may not write
-	Readable  string // a folder that it may read
-	Writable  string // a folder that it may write
-	Program   string // a program that it may execute
+	Secret    string // a file that the server may not read
+	Outside   string // a folder that the server may not write
+	Readable  string // a folder that the server may read
+	Writable  string // a folder that the server may write
+	Program   string // a program that the server may execute
 	Setuid    string // cat, of root and with the setuid bit
 	TCP, UDP  int    // ports on 127.0.0.1
 	Unix      string // a socket in the file system
@@ -45,8 +45,8 @@ func init() {
 	}
 }
 
-// hostile tries everything that its order says, and writes an object to standard output:
-// for each attempt "ok", or the name of the errno.
+// hostile tries everything in the order, and writes an object to standard output: for each attempt
+// "ok", or the name of the errno.
 func hostile() {
 	var o order
 	if err := json.Unmarshal([]byte(os.Getenv(hostileEnv)), &o); err != nil {
@@ -65,10 +65,10 @@ func hostile() {
 		}
 	}
 	_ = json.NewEncoder(os.Stdout).Encode(outcome)
-	_, _ = io.Copy(io.Discard, os.Stdin) // until it is stopped
+	_, _ = io.Copy(io.Discard, os.Stdin) // until the process is stopped
 }
 
-// attempts are what a hostile server can try. None does harm if it succeeds.
+// attempts are the possible attempts of a hostile server. None does harm after a success.
 var attempts = map[string]func(o *order) error{
 	// Files.
 	"read a secret":         func(o *order) error { return opens(o.Secret, os.O_RDONLY) },
@@ -290,7 +290,7 @@ func unixSocket(name string) error {
 	return unix.Connect(fd, &unix.SockaddrUnix{Name: name})
 }
 
-// run executes a program and waits for it.
+// run executes a program and waits for the end.
 func run(argv ...string) error {
 	pid, err := syscall.ForkExec(argv[0], argv, &syscall.ProcAttr{Files: []uintptr{0, 1, 2}, Env: []string{}})
 	if err != nil {
@@ -323,13 +323,13 @@ func prlimit(pid int) error {
 	return unix.Prlimit(pid, unix.RLIMIT_CORE, &limit, nil)
 }
 
-// keepPriority sets the priority of processes to the one that they have.
-func keepPriority(which int) error {
-	nice, err := syscall.Getpriority(which, 0)
+// keepPriority sets the priority of processes to their current priority.
+func keepPriority(kind int) error {
+	nice, err := syscall.Getpriority(kind, 0)
 	if err != nil {
 		return err
 	}
-	return syscall.Setpriority(which, 0, 20-nice) // the system call returns it in this way
+	return syscall.Setpriority(kind, 0, 20-nice) // the system call returns the priority in this way
 }
 
 // clones makes a process with flags, which ends at once.

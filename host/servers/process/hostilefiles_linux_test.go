@@ -33,7 +33,7 @@ func openat2(path string, flags uint64) error {
 	return unix.Close(fd)
 }
 
-// own does something with a new file of its own.
+// own calls do with a new file of the server.
 func own(o *order, do func(fd int) error) error {
 	f, err := os.CreateTemp(o.Writable, "")
 	if err != nil {

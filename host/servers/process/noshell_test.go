@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// argumentsEnv makes this program write its arguments, and the variables whose names begin with
-// that name, to its standard output as a JSON array.
+// argumentsEnv makes this program write the arguments, and the variables with names that begin with
+// this name, to standard output as a JSON array.
 const argumentsEnv = "PROCESS_TEST_ARGUMENTS"
 
 func writeArguments() {
@@ -29,8 +29,8 @@ func writeArguments() {
 	}
 }
 
-// TestNoShell starts a server whose command, arguments, variables and folder have all that shells
-// act on. The server gets it as it is, and nothing of it is run.
+// TestNoShell starts a server with a command, arguments, variables and a folder with everything
+// that shells act on. The server gets them unchanged, and no part of them is run.
 func TestNoShell(t *testing.T) {
 	const touch = "touch ran"
 	texts := []string{

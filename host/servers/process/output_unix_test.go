@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// TestOutputEndsWithTheProcess checks that what a process left in its pipe is read,
-// and that the output then ends, even if another process holds the pipe open or
-// writes to it without end.
+// TestOutputEndsWithTheProcess checks that the rest of a process's output in the pipe is read, and
+// that the output then ends, even if another process holds the pipe open or writes to the pipe
+// without end.
 func TestOutputEndsWithTheProcess(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {

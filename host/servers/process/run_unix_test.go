@@ -55,8 +55,8 @@ func TestRunEndsTheGroup(t *testing.T) {
 	}
 }
 
-// TestRunLeavesAgents checks that what a command leaves behind goes on, even if that keeps
-// its output open.
+// TestRunLeavesAgents checks that processes left behind by a command continue, even if they keep
+// the command's output open.
 func TestRunLeavesAgents(t *testing.T) {
 	in, out := fifo(t), fifo(t)
 	cmd := exec.Command("/bin/sh", "-c", `(read line <"$0"; echo "$line" >"$1") & echo done`, in, out)

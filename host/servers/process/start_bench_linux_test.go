@@ -8,7 +8,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/confine"
 )
 
-// BenchmarkStart starts a server and waits for its end.
+// BenchmarkStart starts a server and waits for the server's end.
 func BenchmarkStart(b *testing.B) {
 	sandbox := &confine.Settings{}
 	for name, s := range map[string]*confine.Settings{"unconfined": nil, "confined": sandbox} {

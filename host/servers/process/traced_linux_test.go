@@ -10,7 +10,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/confine/trace"
 )
 
-// TestTraced checks what is seen of a traced server, confined and not.
+// TestTraced checks the events of a traced server, confined and not.
 func TestTraced(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)

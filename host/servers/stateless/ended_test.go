@@ -7,9 +7,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// TestEndedIsHandledFirst checks that a change of what is wanted does not open another
-// subscription while the end of the current one, after which there is a pause, is not
-// handled yet. The link below is missing: nothing may be sent.
+// TestEndedIsHandledFirst checks that a change of the wanted filter does not open another
+// subscription while the end of the current subscription, followed by a pause, is not handled yet.
+// The link below is missing: nothing may be sent.
 func TestEndedIsHandledFirst(t *testing.T) {
 	var l Link
 	s := &l.subscriptions

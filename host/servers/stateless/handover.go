@@ -81,10 +81,10 @@ func (l *Link) endHandOver(full bool) {
 
 // endedLate notes that the server has answered a subscription after we had ended the subscription.
 // A server may have a single state for all subscriptions of a connection, for example a server of
-// the Go SDK 1.8. Then the end of a subscription, whenever noticed by the server, also ends the
-// requests of a newer subscription. A server that answers a cancelled subscription reveals when the
-// end was noticed. A server that ends a subscription when another subscription begins does so
-// before the time of handing over is up.
+// the Go SDK 1.8. Then the end of a subscription, whenever the server handles the end, also ends
+// the notifications that a newer subscription has asked for. The answer to a cancelled subscription
+// shows when the server has handled the end. A server that ends a subscription because another
+// subscription begins does so before the time of handing over is up.
 func (s *subscriptions) endedLate(was *subscription) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -21,8 +21,8 @@ func (r *rig) listens(from int) (n int) {
 	return n
 }
 
-// TestEqualFilter checks that no subscription takes the place of one with the same filter:
-// another one is of no use, and messages may be missed in between.
+// TestEqualFilter checks that no subscription takes the place of a subscription with the same
+// filter: another subscription is of no use, and messages may be missed in between.
 func TestEqualFilter(t *testing.T) {
 	over(t, mcptest.ServerOptions{}, func(t *testing.T, r *rig) {
 		r.Listen(t.Context(), []byte(everything))
@@ -102,16 +102,16 @@ func testOneSubscription(t *testing.T, r *rig) {
 	if got := r.next(t); got != `notifications/resources/updated{"uri":"f:9"}` {
 		t.Error(got)
 	}
-	r.server.EndSubscriptions() // nothing takes its place
+	r.server.EndSubscriptions() // no subscription takes over
 	missed("since the last one has ended")
 	for _, w := range watchers {
 		mcptest.Receive(t, "the end of a watcher", w.ended)
 	}
 }
 
-// TestSharedSubscription checks a server with which the end of a subscription ends what the
-// next one has asked for, too: it goes on to announce changes, and what it may not have
-// announced meanwhile is reported once. Tasks are watched on.
+// TestSharedSubscription checks a server with which the end of a subscription also ends the
+// notifications of the next subscription: the server continues to announce changes, and changes
+// that may have been missed meanwhile are reported once. Tasks are watched on.
 func TestSharedSubscription(t *testing.T) {
 	r := newRig(t, "stdio", mcptest.ServerOptions{SharedSubscription: true})
 	r.Listen(t.Context(), []byte(everything))
@@ -119,7 +119,7 @@ func TestSharedSubscription(t *testing.T) {
 	w := r.watch(t, id)
 	mcptest.Receive(t, "the acknowledgement", w.acknowledged)
 	all := []wire.Surface{wire.Tools, wire.Prompts, wire.Resources}
-	// The server is found to be like that when the first subscription has been handed over.
+	// The server's behaviour is noticed after the handover of the first subscription.
 	mcptest.Receive(t, "lists that may have changed", r.changed)
 	mcptest.Receive(t, "word that the task may have changed", w.acknowledged)
 	for i, uri := range []string{"f:1", "f:2", "f:3"} {

@@ -11,9 +11,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// TestForeignSubscriptions checks that a notification that names a subscription is only taken
-// if that is one of ours, and still open. One that names none is taken, because servers forget
-// to name it; it changes nothing but what is read again.
+// TestForeignSubscriptions checks that a notification with a subscription is only taken if the
+// subscription is ours, and still open. A notification without a subscription is taken, because
+// servers forget the subscription; the notification only causes another reading.
 func TestForeignSubscriptions(t *testing.T) {
 	const everywhere, overHTTP = 2, 1
 	for id, taken := range map[string]int{
@@ -71,15 +71,15 @@ func (h hook) WithAttrs([]slog.Attr) slog.Handler { return h }
 // WithGroup implements slog.Handler.
 func (h hook) WithGroup(string) slog.Handler { return h }
 
-// TestLeavingCounts checks that a notification of the subscription that was current is taken
-// while another one takes its place, also before it is the old one: at the moment when the old
-// one from before is ended, which writes to the log here.
+// TestLeavingCounts checks that a notification of the previous subscription is taken while another
+// subscription takes over, also before the previous subscription is the old subscription: at the
+// moment when the old subscription is ended, which writes to the log here.
 func TestLeavingCounts(t *testing.T) {
-	below := rpc.New(t.Context(), rpc.Options{Peer: rpc.Server, Main: rpc.NewWriter(nil)}) // for what is ended
+	below := rpc.New(t.Context(), rpc.Options{Peer: rpc.Server, Main: rpc.NewWriter(nil)}) // for ended subscriptions
 	looked, taken := 0, 0
 	l := Link{opts: Options{HTTP: true}}
 	l.opts.Log = slog.New(hook(func() {
-		if looked++; looked > 1 { // a notification that is dropped is logged, too
+		if looked++; looked > 1 { // a dropped notification is logged, too
 			return
 		}
 		if _, ok := l.Inbound(wire.Inbound{Method: "notifications/tools/list_changed", Params: []byte(`{"_meta":{"io.modelcontextprotocol/subscriptionId":2}}`)}); ok {

@@ -12,7 +12,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/servers/stateless"
 )
 
-// asking is a link with a server that answers every request with one reply.
+// asking is a link with a server with the same reply to every request.
 type asking struct {
 	link.Link
 	reply wire.Reply
@@ -31,8 +31,8 @@ func (a *asking) Submit(call wire.Call, _ rpc.Limit, complete wire.CompletionFun
 	return rpc.Pending{}, nil
 }
 
-// TestInputs checks that the answers to questions are sent with the state, as they are,
-// and that replies say that they may ask.
+// TestInputs checks that the answers to questions are sent unchanged with the state, and that
+// replies are marked as possible questions.
 func TestInputs(t *testing.T) {
 	newest := protocol.Stateless.Newest()
 	for _, tt := range []struct {

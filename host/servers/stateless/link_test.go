@@ -33,14 +33,14 @@ type pipeLink struct{ *stdio.Conn }
 
 func (l pipeLink) Shutdown(time.Duration, <-chan struct{}) { l.Close() }
 
-// rig is a link to a raw server over one of the transports.
+// rig is a link to a raw server over a transport.
 type rig struct {
 	*stateless.Link
 	server  *mcptest.Server
-	notes   chan string // notifications that came through
+	notes   chan string // forwarded notifications
 	changed chan []wire.Surface
 	updated chan string
-	seen    map[string]bool // notifications that next has returned
+	seen    map[string]bool // notifications already returned by next
 	doubts  chan struct{}
 }
 
@@ -111,8 +111,8 @@ func (r *rig) ask(t *testing.T, method, params string) string {
 	return string(reply.Result) + string(reply.Error)
 }
 
-// next returns the next notification that is new. While a subscription takes the place of
-// another one over HTTP, both deliver.
+// next returns the next new notification. While a subscription takes the place of another
+// subscription over HTTP, both deliver.
 func (r *rig) next(t *testing.T) string {
 	t.Helper()
 	for {
@@ -131,7 +131,7 @@ func (r *rig) awaitOne(t *testing.T) {
 	}
 }
 
-// TestDiscover checks what an answer to server/discover shows.
+// TestDiscover checks the conclusions from an answer to server/discover.
 func TestDiscover(t *testing.T) {
 	over(t, mcptest.ServerOptions{}, func(t *testing.T, r *rig) {
 		s, err := r.Discover(t.Context())
@@ -190,7 +190,7 @@ func TestDiscover(t *testing.T) {
 	}
 }
 
-// TestEnvelopes checks that a request says exactly what its client does.
+// TestEnvelopes checks that a request has exactly the client's description.
 func TestEnvelopes(t *testing.T) {
 	over(t, mcptest.ServerOptions{}, func(t *testing.T, r *rig) {
 		const params = `{"name":"echo","arguments":{"n":9007199254740993},"_meta":{"traceparent":"00-1-1-01","io.modelcontextprotocol/clientInfo":{"name":"old"}}}`
@@ -224,7 +224,7 @@ func TestHopErrors(t *testing.T) {
 		t.Error(got)
 	}
 	mcptest.Receive(t, "the doubt", r.doubts)
-	r = newRig(t, "http", mcptest.ServerOptions{HeaderTools: true}) // its tools have not been listed
+	r = newRig(t, "http", mcptest.ServerOptions{HeaderTools: true}) // the server's tools have not been listed
 	if got := r.ask(t, "tools/call", `{"name":"region","arguments":{"region":"r"}}`); !strings.Contains(got, `"code":-32603`) || !strings.Contains(got, "headers") {
 		t.Error(got)
 	}
@@ -232,8 +232,8 @@ func TestHopErrors(t *testing.T) {
 
 const everything = `{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true}}`
 
-// TestListen checks that changes come through, without what belongs to the era, after any
-// end of a subscription, and that updates of resources are subscribed to.
+// TestListen checks that changes come through, without the members of the era, after any end of a
+// subscription, and that updates of resources are subscribed to.
 func TestListen(t *testing.T) {
 	over(t, mcptest.ServerOptions{}, func(t *testing.T, r *rig) {
 		r.Listen(t.Context(), []byte(everything))
@@ -270,7 +270,7 @@ func TestListen(t *testing.T) {
 			if got := r.ask(t, "resources/subscribe", fmt.Sprintf(`{"uri":"f:other-%d"}`, i)); got != "{}" { // waits for the acknowledgement
 				t.Error(got)
 			}
-			if got := mcptest.Receive(t, "lists that may have changed", r.changed); !slices.Equal(got, []wire.Surface{wire.Tools, wire.Prompts, wire.Resources}) { // again, now that they are listened to
+			if got := mcptest.Receive(t, "lists that may have changed", r.changed); !slices.Equal(got, []wire.Surface{wire.Tools, wire.Prompts, wire.Resources}) { // again, now with a subscription
 				t.Errorf("%d: %v", i, got)
 			}
 			var missed []string
@@ -296,8 +296,8 @@ func TestListen(t *testing.T) {
 	})
 }
 
-// TestListenToNothing checks that a server that announces nothing is not listened to, and
-// that one that refuses that is asked once.
+// TestListenToNothing checks that a server without announcements gets no subscription, and that a
+// server that refuses subscriptions is asked once.
 func TestListenToNothing(t *testing.T) {
 	over(t, mcptest.ServerOptions{}, func(t *testing.T, r *rig) {
 		r.Listen(t.Context(), []byte(`{"tools":{},"resources":{"subscribe":true}}`))
@@ -315,7 +315,7 @@ func TestListenToNothing(t *testing.T) {
 	})
 }
 
-// TestCancel checks that a call is cancelled as its transport says.
+// TestCancel checks that a call is cancelled in the way of the transport.
 func TestCancel(t *testing.T) {
 	over(t, mcptest.ServerOptions{}, func(t *testing.T, r *rig) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -323,7 +323,7 @@ func TestCancel(t *testing.T) {
 		if _, err := r.Call(ctx, call); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
-		if got := r.ask(t, "tools/call", `{"name":"idle"}`); !strings.Contains(got, `"idle":true`) { // once the call has ended there, too
+		if got := r.ask(t, "tools/call", `{"name":"idle"}`); !strings.Contains(got, `"idle":true`) { // once the call has ended at the server, too
 			t.Error(got)
 		}
 		over := 0

@@ -10,9 +10,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 )
 
-// TestRefusedResource checks that a resource that the server refuses takes no other one and
-// no list with it: neither among those that are subscribed to at once, nor when everything
-// is listened to anew.
+// TestRefusedResource checks that a refused resource takes no other resource and no list along:
+// neither among simultaneous subscriptions, nor when everything is subscribed to anew.
 func TestRefusedResource(t *testing.T) {
 	var gone atomic.Bool
 	refuses := func(uri string) bool {

@@ -12,7 +12,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 )
 
-// watched is a call of subscriptions/listen for one task.
+// watched is a call of subscriptions/listen for a task.
 type watched struct {
 	acknowledged chan string
 	ended        chan error
@@ -80,15 +80,15 @@ func TestWatch(t *testing.T) {
 		if client, _ := wire.Get(e.Msg.Params, "_meta", "io.modelcontextprotocol/clientCapabilities"); string(client) != `{"extensions":{"`+mcptest.TaskExtension+`":{}}}` {
 			t.Errorf("declared %s", client)
 		}
-		r.ask(t, "resources/subscribe", `{"uri":"f:1"}`) // when it is answered, there is one subscription
+		r.ask(t, "resources/subscribe", `{"uri":"f:1"}`) // after the answer, a single subscription is open
 		second.cancel(errLeft)
 		mcptest.Receive(t, "the end of the second", second.ended)
 		r.server.SetTask(b, `"status":"cancelled"`)
 		if got := r.next(t); !strings.Contains(got, `"taskId":"`+b+`","status":"cancelled"`) { // third still watches
 			t.Error(got)
 		}
-		// If the server answers a subscription that we have ended, the next one begins after the end of
-		// the current one, and third is told again instead of ending.
+		// If the server answers a subscription that we have ended, the next subscription begins
+		// after the end of the current subscription, and third is told again instead of ending.
 		r.awaitOne(t)
 		r.server.EndSubscriptions()
 		if err := mcptest.Receive(t, "the end of the third", third.ended); err == nil || !strings.Contains(err.Error(), "the subscription to the server has ended") {
