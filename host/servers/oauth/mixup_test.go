@@ -82,7 +82,7 @@ func TestTokensWithoutIssuer(t *testing.T) {
 	a.Revoke(false)
 	_, err = call(t.Context(), l)
 	var auth *httpclient.AuthError
-	if !errors.As(err, &auth) || !strings.Contains(err.Error(), "not known which authorization server") || len(a.Forms) != before {
+	if !errors.As(err, &auth) || !strings.Contains(err.Error(), "authorization server that can renew it is unknown") || len(a.Forms) != before {
 		t.Errorf("got %v, %d forms", err, len(a.Forms)-before)
 	}
 	if err := spec.authorize(t.Context(), browse(t)); err != nil {
