@@ -239,7 +239,7 @@ func (c *crowd) judge(kind, key string, got reply) {
 		t.excused(kind, got.excused)
 	case got.ended():
 		t.excused(kind, "SIGTERM, said")
-	case bytes.Contains(got.raw, []byte("was lost: what was asked for may have been done")),
+	case bytes.Contains(got.raw, []byte("was lost: the request may have been carried out")),
 		bytes.Contains(got.raw, []byte("the replica that worked on this request was lost")):
 		t.excused(kind, "the replica that it was passed on to, said")
 	case got.failed && bytes.Contains(got.result, []byte("this process was taken for dead")):
