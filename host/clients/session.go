@@ -322,8 +322,8 @@ func (s *Session) notifyChanges() {
 	}
 }
 
-// kept is the state of a session for the process that continues the session.
-type kept struct {
+// keptSession is the state of a session for the process that continues the session.
+type keptSession struct {
 	// ID is the ID of the route.Session.
 	ID string `json:"id"`
 	// Params are the params of initialize, and Revision is the negotiated revision.
@@ -348,7 +348,7 @@ func (s *Session) Keep() (state, calls []byte, ok bool) {
 		return nil, nil, false
 	}
 	s.mu.Lock()
-	k := kept{ID: s.id, Params: s.params}
+	k := keptSession{ID: s.id, Params: s.params}
 	revision := s.revision
 	s.mu.Unlock()
 	if revision.IsZero() {
@@ -377,7 +377,7 @@ func (s *Session) Restore(state, calls []byte) error {
 	if !can {
 		return errors.New("sessions cannot move to this process")
 	}
-	var k kept
+	var k keptSession
 	if err := json.Unmarshal(state, &k); err != nil {
 		return fmt.Errorf("the state of a session: %w", err)
 	}

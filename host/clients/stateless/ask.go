@@ -291,13 +291,13 @@ func (x *Exchange) attach(r *rpc.Request, e envelope.Envelope, round uint64, ans
 		}
 		replies[q] = wire.Reply{Result: raw}
 	}
-	now := saidBy(e)
-	if err := x.kept.Add(max(0, len(now.client)-len(x.said.client))); err != nil {
+	now := senderOf(e)
+	if err := x.kept.Add(max(0, len(now.client)-len(x.sender.client))); err != nil {
 		x.mu.Unlock()
 		return wire.Errorf(wire.CodeInternal, "%s: %v", x.method, noMemory(err))
 	}
 	x.stop(&x.expiry)
-	x.said, x.questions = now, open
+	x.sender, x.questions = now, open
 	over, reply := x.over, x.reply
 	if over {
 		x.cause, x.reply = wire.ErrClosed, wire.Reply{} // so that no other request is attached

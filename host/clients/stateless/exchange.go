@@ -42,7 +42,7 @@ type Exchange struct {
 	kept      *budget.Account
 	at        *rpc.Request
 	span      rpc.Span          // of at, or of the last request; nil for none
-	said      said              // by at, or by the last request
+	sender    sender            // by at, or by the last request
 	cancel    func(cause error) // cancels the call; nil while no call can be cancelled
 	cause     error             // why the call was cancelled
 	over      bool              // the reply has come
@@ -55,18 +55,18 @@ type Exchange struct {
 	expiry    *time.Timer // while parked
 }
 
-// said is the content of an envelope, without references to the request.
-type said struct {
+// sender is the description of the sender in an envelope, without references to the request.
+type sender struct {
 	revision protocol.Revision
 	client   []byte // see route.Origin.Client
 	logLevel string
 }
 
-func saidBy(e envelope.Envelope) said { return said{e.Revision, e.Client(), e.LogLevel} }
+func senderOf(e envelope.Envelope) sender { return sender{e.Revision, e.Client(), e.LogLevel} }
 
 // exchange makes the call of a request.
 func (p *Principal) exchange(r *rpc.Request, e envelope.Envelope) {
-	x := &Exchange{principal: p, method: r.Method, params: r.Params, progress: r.WantsProgress(), at: r, span: r.Span(), said: saidBy(e)}
+	x := &Exchange{principal: p, method: r.Method, params: r.Params, progress: r.WantsProgress(), at: r, span: r.Span(), sender: senderOf(e)}
 	p.open.Add(1)
 	call := route.Call{Method: r.Method, Origin: x, Params: r.Params}
 	if x.progress {
@@ -201,21 +201,21 @@ func (x *Exchange) Session() route.Session { return x.principal }
 func (x *Exchange) Revision() protocol.Revision {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.said.revision
+	return x.sender.revision
 }
 
 // Client implements route.Origin.
 func (x *Exchange) Client() []byte {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.said.client
+	return x.sender.client
 }
 
 // LogLevel implements route.Origin.
 func (x *Exchange) LogLevel() string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.said.logLevel
+	return x.sender.logLevel
 }
 
 // Span returns the span of the open request, or of the last request; may be nil.
@@ -241,7 +241,7 @@ func (x *Exchange) Standing() route.Standing {
 // Notify implements route.Origin. While the call is parked, the notification is lost.
 func (x *Exchange) Notify(method string, params []byte) {
 	x.mu.Lock()
-	r, level := x.at, x.said.logLevel
+	r, level := x.at, x.sender.logLevel
 	x.mu.Unlock()
 	if r == nil || !belongsToRequest(level, method, params) {
 		return
@@ -323,7 +323,7 @@ func (x *Exchange) noteLacked(r *rpc.Request, reply wire.Reply) {
 		return
 	}
 	x.mu.Lock()
-	_, known := x.said.revision.Method(protocol.Client, x.method)
+	_, known := x.sender.revision.Method(protocol.Client, x.method)
 	x.mu.Unlock()
 	if out, ok := r.Stream().(MethodStream); ok && (reply.Own || !known) {
 		out.LacksMethod()
@@ -401,7 +401,7 @@ func (p *Principal) register(x *Exchange, id string, question int) error {
 
 // size returns how many bytes the exchange keeps. The caller holds x.mu.
 func (x *Exchange) size() int64 {
-	n := parkedMemory + budget.Copies*len(x.params) + len(x.said.client) + len(x.reply.Result) + len(x.reply.Error)
+	n := parkedMemory + budget.Copies*len(x.params) + len(x.sender.client) + len(x.reply.Result) + len(x.reply.Error)
 	for _, q := range x.questions {
 		n += len(q.request)
 	}

@@ -97,7 +97,7 @@ func (m *managedUpstream) callSpare(ctx context.Context, sp *spare, call wire.Ca
 		}
 		return wire.Reply{}, true, err
 	}
-	if err := m.awaitChanges(ctx, sp.up, call.Method); err != nil || sp.unlike.Load() {
+	if err := m.awaitChanges(ctx, sp.up, call.Method); err != nil || sp.deviates.Load() {
 		if ctx.Err() == nil {
 			s.retire(sp)
 		}
@@ -251,7 +251,7 @@ func (m *managedUpstream) startSpare(sp *spare) *servers.Upstream {
 		},
 		OnReady: func() {
 			if again := worked.Swap(true); sp.era != 0 {
-				m.noteEra(sp.era, !sp.unlike.Load())
+				m.noteEra(sp.era, !sp.deviates.Load())
 				if again {
 					sp.tellAll(&m.spares)
 				}
@@ -337,14 +337,14 @@ func (s *spares) close(ctx context.Context) error {
 
 // spare is an additional process of a server. spares.mu guards users, idle, worked and retired.
 type spare struct {
-	up      *servers.Upstream
-	era     protocol.Era // the spare's era; 0: the handshake era, for calls that must not be mixed up
-	unlike  atomic.Bool  // an item differs from the pinned item, and the spare is not used; only for another era
-	begun   time.Time
-	users   users
-	idle    *time.Timer // closes the spare; nil while the spare has calls, and for another era
-	worked  bool        // the spare has started
-	retired bool        // the spare gets no more calls, and is closed after the last call
+	up       *servers.Upstream
+	era      protocol.Era // the spare's era; 0: the handshake era, for calls that must not be mixed up
+	deviates atomic.Bool  // an item differs from the pinned item, and the spare is not used; only for another era
+	begun    time.Time
+	users    users
+	idle     *time.Timer // closes the spare; nil while the spare has calls, and for another era
+	worked   bool        // the spare has started
+	retired  bool        // the spare gets no more calls, and is closed after the last call
 
 	telling chan struct{} // has room for a token: held while told changes
 	told    told          // the messages that the spare has been told
@@ -603,7 +603,7 @@ func (m *managedUpstream) compareEra(sp *spare, surface wire.Surface, items [][]
 	if p := m.env.Pins; p != nil && !p.Accepts(m.name, surface, items) {
 		m.env.Log.Warn("the server's offer in another era differs from the pins: clients of the other era use the connection of this era",
 			"upstream", m.name, "list", string(surface))
-		sp.unlike.Store(true)
+		sp.deviates.Store(true)
 		m.noteEra(sp.era, false)
 	}
 }
@@ -613,7 +613,7 @@ func (s *spares) inEra(era protocol.Era) *spare {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, sp := range s.all {
-		if sp.era == era && !sp.unlike.Load() {
+		if sp.era == era && !sp.deviates.Load() {
 			return sp
 		}
 	}
