@@ -97,7 +97,7 @@ func fits(entries []Entry, asker string, most int) error {
 	return nil
 }
 
-// sweep removes expired entries, and returns all other entries, the oldest first. The caller is in
+// sweep removes expired entries, and returns all other entries, the oldest first. To be called from
 // Change.
 func (q *Queue) sweep(d documents.Documents) ([]Entry, error) {
 	entries, err := all[Entry](q, d, documents.Queue)
@@ -352,8 +352,8 @@ func (q *Queue) Decide(ctx context.Context, id string, v Verdict, how string, re
 	})
 }
 
-// settle decides about the other open entries to which a remembered decision applies. The caller is
-// in Change.
+// settle decides about the other open entries to which a remembered decision applies. To be called
+// from Change.
 func (q *Queue) settle(d documents.Documents, entries []Entry, r Remembered) error {
 	for _, e := range entries {
 		if e.ID == r.ID || e.State != Open || !r.covers(e.Subject) {
@@ -512,7 +512,7 @@ func (q *Queue) remember(ctx context.Context, s Subject, question Question, v Ve
 }
 
 // keep writes a decision, and removes expired and replaced decisions. A decision without an id, or
-// with a used id, gets a new id. The caller is in Change.
+// with a used id, gets a new id. To be called from Change.
 func (q *Queue) keep(d documents.Documents, r Remembered) (Remembered, error) {
 	before, err := all[Remembered](q, d, documents.Remembered)
 	if err != nil {

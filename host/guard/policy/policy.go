@@ -146,8 +146,8 @@ type Approval struct {
 	ID string
 	// By is the name of the person who decided; "" for none.
 	By string
-	// How is the way of the decision, for example "client", "queue", "page", "terminal",
-	// "remembered", or "nobody".
+	// How is the way of the decision, for example "client", "queue" or "remembered"; see the constants
+	// of package approval.
 	How string
 	// Allowed reports whether the request may be made.
 	Allowed bool

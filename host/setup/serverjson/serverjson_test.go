@@ -212,7 +212,7 @@ func TestParseRefuses(t *testing.T) {
 		{pkg("npm", "a", `"packageArguments": [{"type": "named", "name": "--a b"}]`), "not the name of an option"},
 		{pkg("npm", "a", `"environmentVariables": [{"name": "A=B"}]`), "name of a variable"},
 		{pkg("npm", "a", `"environmentVariables": [{"name": "A", "value": "`+strings.Repeat("x", maxText+1)+`"}]`), "longer"},
-		{remote("sse", "https://a", `"headers": [{"name": "A: b\r\nC"}]`), "that of a header"},
+		{remote("sse", "https://a", `"headers": [{"name": "A: b\r\nC"}]`), "the name of a header"},
 		{document("packages", strings.Repeat(`{},`, maxItems)+`{}`), "more than"},
 		{strings.Repeat(" ", MaxSize+1), "larger"},
 		{strings.Repeat("[", 100000), "wrong type"},

@@ -39,7 +39,7 @@ type Place interface {
 	// Changed returns a channel from which something is received, or which is closed, when
 	// documents may have changed since the call of Changed.
 	Changed() <-chan struct{}
-	// Holder returns the name of this process, for calls that wait here. The caller is in Change.
+	// Holder returns the name of this process, for calls that wait here. To be called from Change.
 	Holder() (string, error)
 	// Holds reports whether the process with a name still runs; false for "".
 	Holds(name string) bool
