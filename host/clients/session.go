@@ -115,7 +115,7 @@ const closeTimeout = 500 * time.Millisecond
 var (
 	// ErrStalled is the error of a session abandoned because the client did not read.
 	ErrStalled = errors.New("the client does not read its messages; they are lost")
-	// ErrNotListening means: the client has no open stream for a request to the client.
+	// ErrNotListening means that the client has no open stream for a request to the client.
 	ErrNotListening = route.ErrNotListening
 )
 

@@ -100,7 +100,7 @@ type Plan struct {
 	Lacks []string
 }
 
-// ErrUnsupported means: the machine cannot enforce the settings. The error is an *UnsupportedError.
+// ErrUnsupported means that the machine cannot enforce the settings. The error is an *UnsupportedError.
 var ErrUnsupported = errors.New("this machine cannot confine the server as configured")
 
 // UnsupportedError lists the settings that a machine cannot enforce.

@@ -25,7 +25,7 @@ const (
 )
 
 // Verdict is the era that a server was found to speak, and the time of the finding. The zero value
-// means: nothing is known.
+// means that nothing is known.
 type Verdict struct {
 	Era protocol.Era
 	// Only is set for a server of the stateless era that was found not to speak the handshake era.
@@ -128,7 +128,7 @@ func (in *inbox) request(ctx context.Context, m wire.Inbound) wire.Reply {
 	return in.upstream.request(ctx, m)
 }
 
-// staleError means: a server ended after a request based on a remembered verdict.
+// staleError means that a server ended after a request based on a remembered verdict.
 type staleError struct{ err error }
 
 func (e *staleError) Error() string { return e.err.Error() }
@@ -320,7 +320,7 @@ func (u *Upstream) prefersStateless(ctx context.Context, l link.Link) (bool, err
 // withSession is a link over streamable HTTP.
 type withSession interface{ HasSession() bool }
 
-// errNoSession means: the server cannot send requests to a client of the handshake era.
+// errNoSession means that the server cannot send requests to a client of the handshake era.
 var errNoSession = errors.New("it has no sessions")
 
 // initialize does the handshake.

@@ -11,7 +11,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// DownError means: a request got no answer because the upstream is down. The stream has ended, the
+// DownError means that a request got no answer because the upstream is down. The stream has ended, the
 // start failed, or we closed the upstream. The upstream may have acted on the request. Clients see
 // the error, so the error does not contain the upstream's stderr. The log and Status do.
 type DownError struct {
@@ -19,7 +19,7 @@ type DownError struct {
 	Reason   string // the event and the advice, of bounded length
 	Err      error  // cause for errors.Is, or nil; wire.ErrClosed when we closed it
 
-	// unsent means: the upstream has certainly not acted on the request.
+	// unsent means that the upstream has certainly not acted on the request.
 	unsent bool
 }
 
@@ -50,7 +50,7 @@ func IsUnsent(err error) bool {
 	return err != nil && errors.As(err, &down) && down.unsent
 }
 
-// TimeoutError means: an upstream neither answered a request nor made progress with the request
+// TimeoutError means that an upstream neither answered a request nor made progress with the request
 // within the configured time. The request has been cancelled at the upstream. The error does not
 // match context.DeadlineExceeded, which is for limits of the caller.
 type TimeoutError struct {
@@ -69,7 +69,7 @@ func (e *TimeoutError) reason() string {
 	return fmt.Sprintf("no answer to %s within %v (raise its %s)", e.Method, e.After, limits.RequestTime.Key)
 }
 
-// ListError means: a list of an upstream is not used because of the list's size.
+// ListError means that a list of an upstream is not used because of the list's size.
 type ListError struct {
 	Upstream string
 	Surface  wire.Surface
@@ -91,7 +91,7 @@ func (e *ListError) reason() string {
 // Unwrap returns Err.
 func (e *ListError) Unwrap() error { return e.Err }
 
-// AnswerError means: an upstream's answer to a request is unusable. The answer exceeds the size
+// AnswerError means that an upstream's answer to a request is unusable. The answer exceeds the size
 // limit (errors.As *wire.TooLargeError) or is not a JSON-RPC 2.0 response (errors.As
 // *wire.RPCError). The connection remains usable.
 type AnswerError struct {
@@ -112,7 +112,7 @@ func (e *AnswerError) Unwrap() error { return e.Err }
 // Is matches wire.ErrUnusable.
 func (e *AnswerError) Is(target error) bool { return target == wire.ErrUnusable }
 
-// VersionError means: a server's answer to initialize has an unsupported protocol revision.
+// VersionError means that a server's answer to initialize has an unsupported protocol revision.
 type VersionError struct {
 	Version string // as sent by the server, shortened
 }

@@ -83,7 +83,7 @@ func listAll(ctx context.Context, l link.Link, surface wire.Surface, most int, w
 	}
 }
 
-// add adds the items and the _meta of a page. more means: the page has unread items beyond
+// add adds the items and the _meta of a page. more means that the page has unread items beyond
 // maxItems.
 func (c *listing) add(page []byte) (more bool, err error) {
 	name := string(c.surface)
@@ -389,7 +389,7 @@ var announced = func() map[string][]wire.Surface {
 }()
 
 // announce records changed lists, and has serve read them again. Any number of changes to a list
-// during a reading cause a single further listing. heard means: the server has announced the
+// during a reading cause a single further listing. heard means that the server has announced the
 // change, with params notice, or nil.
 func (u *Upstream) announce(surfaces []wire.Surface, heard bool, notice []byte) {
 	now := time.Now()
@@ -439,7 +439,7 @@ func (u *Upstream) noteReading(s wire.Surface) {
 	u.lists[s].reading = true
 }
 
-// beginListing is called before a surface is listed. covers is passed to endListing. heard means:
+// beginListing is called before a surface is listed. covers is passed to endListing. heard means that
 // the server has announced a change; notice is the params of the notification, or nil.
 func (u *Upstream) beginListing(s wire.Surface) (covers uint64, notice []byte, heard bool) {
 	u.mu.Lock()

@@ -454,7 +454,7 @@ func Contradicts(h http.Header, m wire.Message) *wire.RPCError {
 	return envelope.Mismatch("the header %s is missing", envelope.HeaderVersion)
 }
 
-// Status returns the HTTP status of an answer with a JSON-RPC error code. lacked means: this server
+// Status returns the HTTP status of an answer with a JSON-RPC error code. lacked means that this server
 // does not have the method of the request. An error of a single call does not count (revision
 // 2026-07-28, basic/transports/streamable-http, "Response Codes").
 func Status(code int, lacked bool) int {

@@ -206,7 +206,7 @@ func (v *visit) find() *refusal {
 }
 
 // settle passes the request on to the session's replica, or moves the session to this replica and
-// returns the session; then the caller must call leave. answered means: the request is complete.
+// returns the session; then the caller must call leave. answered means that the request is complete.
 // body is the body of the request, or nil.
 func (v *visit) settle(body []byte) (s *session, answered bool) {
 	h := v.handler
@@ -311,7 +311,7 @@ func (v *visit) forward(to string, body []byte) outcome {
 // errLostText tells a client the known facts about a request.
 const errLostText = "the replica that worked on this request was lost before its answer: the request may have been carried out (the session goes on in another replica)"
 
-// answerLost answers the client after the loss of the working replica. started means: the client
+// answerLost answers the client after the loss of the working replica. started means that the client
 // has received the beginning of an event stream.
 func (v *visit) answerLost(body []byte, started bool) {
 	msg, err := wire.Parse(body)

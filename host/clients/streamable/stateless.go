@@ -453,7 +453,7 @@ func (s *response) only() (msg []byte, status int, ok bool) {
 	return s.messages[0], statusOf(s.messages[0], s.lacked), true
 }
 
-// next takes the waiting messages. ended means: no further messages follow.
+// next takes the waiting messages. ended means that no further messages follow.
 func (s *response) next() (messages [][]byte, ended bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -349,7 +349,7 @@ func (s *stream) abortWrite() {
 	}
 }
 
-// next copies messages that e has not written into batch. over means: e has no more messages to
+// next copies messages that e has not written into batch. over means that e has no more messages to
 // write.
 func (s *stream) next(e *eventWriter, batch [][]byte) (n int, over bool) {
 	s.mu.Lock()

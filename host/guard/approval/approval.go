@@ -74,7 +74,7 @@ func New(opts Options) *Approver {
 }
 
 // Approve waits until a person has decided about a call, or answers from an earlier decision. A nil
-// error means: the call may be made now, once. Otherwise the error is a *DeniedError, a
+// error means that the call may be made now, once. Otherwise the error is a *DeniedError, a
 // *WaitingError, or the cause of ctx. The Approval is for the journal, and is set in both cases.
 //
 // Approve implements route.Gate.
@@ -438,7 +438,7 @@ func (e *DeniedError) Error() string {
 	return b.String()
 }
 
-// WaitingError says: the call waits in the queue, and the caller can make the call again.
+// WaitingError says that the call waits in the queue, and the caller can make the call again.
 type WaitingError struct {
 	ID     string // of the approval
 	Target string

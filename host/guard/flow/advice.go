@@ -77,7 +77,7 @@ func (s *Settings) AdviseServers(servers []string) (found []Advice) {
 }
 
 // Advise returns advice about tools, which are all tools of the servers that have listed theirs;
-// complete says: all servers have.
+// complete says that all servers have.
 func (s *Settings) Advise(tools []Tool, complete bool) (found []Advice) {
 	rules := &Rules{Settings: *s, Definition: func(server, tool string) []byte {
 		for _, t := range tools {

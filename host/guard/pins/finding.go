@@ -277,7 +277,7 @@ func (o Offer) definitions() map[wire.Surface]map[string]*Definition {
 // Status compares a server with its pins.
 type Status struct {
 	Server string
-	// Pinned means: the server has pins.
+	// Pinned means that the server has pins.
 	Pinned bool
 	// Matches is how many definitions are as they were pinned.
 	Matches int

@@ -313,7 +313,7 @@ func (s *state) check(item Item, d *Definition) *Finding {
 // errSecret says why a definition is not pinned.
 var errSecret = errors.New("it contains a secret of the configuration")
 
-// unpinnable returns why a definition cannot be recorded; known means: the lock has a definition of
+// unpinnable returns why a definition cannot be recorded; known means that the lock has a definition of
 // the same name.
 func (s *state) unpinnable(d *Definition, known bool) error {
 	if err := d.Ambiguous(); err != nil {

@@ -33,16 +33,16 @@ func (d *Difference) Error() string {
 // maxShown limits each side of a Difference, in code points.
 const maxShown = 300
 
-// errSpaced means: the script's text would have other bytes than the plan.
+// errSpaced means that the script's text would have other bytes than the plan.
 var errSpaced = errors.New("there is white space between its values, which the plan does not have")
 
 // comparison compares JSON of a plan with the current JSON of the script, as tokens: no values are
 // built.
 type comparison struct {
 	// answer returns the answer of a write to which the plan refers, nil if not known. A nil
-	// function means: the plan has no references to answers.
+	// function means that the plan has no references to answers.
 	answer func(write int) []byte
-	// decoded means: the plan side is an answer, which scripts pass on decoded: escapes and the
+	// decoded means that the plan side is an answer, which scripts pass on decoded: escapes and the
 	// text of numbers make no difference. The order of members does.
 	decoded bool
 	at      jsontext.Pointer // of the compared values

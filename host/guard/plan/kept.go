@@ -215,7 +215,7 @@ type Place interface {
 	// Clean removes plans that have been done for keptAfter, and claims of the same age if over
 	// returns true.
 	Clean(ctx context.Context, over func(claim []byte) bool)
-	// Trusted means: only processes with the key of the Place can write there.
+	// Trusted means that only processes with the key of the Place can write there.
 	Trusted() bool
 }
 

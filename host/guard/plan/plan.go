@@ -118,7 +118,7 @@ type Step struct {
 	Script string `json:"script"`
 	Server string `json:"server,omitempty"` // real names
 	Tool   string `json:"tool,omitempty"`
-	// Raw means: the script gets the whole MCP result.
+	// Raw means that the script gets the whole MCP result.
 	Raw bool `json:"raw,omitempty"`
 	// Arguments and Meta, the script's part of the _meta, may have references: an object with the
 	// only member RefMember is the answer of the write with the member's number.

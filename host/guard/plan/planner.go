@@ -349,7 +349,7 @@ func (p *Planner) preview(ctx context.Context, plan *Plan, origin route.Origin) 
 type ApplyOptions struct {
 	// Fresh makes the reads again, which must have the same answers.
 	Fresh bool
-	// Approved means: a person has allowed the writes of the plan, so that policy need not ask for
+	// Approved means that a person has allowed the writes of the plan, so that policy need not ask for
 	// each. Denied writes stay denied.
 	Approved bool
 }

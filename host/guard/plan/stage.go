@@ -54,7 +54,7 @@ type stage struct {
 
 	// stopped is why the run may make no more calls; nil before a stop.
 	stopped error
-	// differs reports: stopped is a difference from the plan.
+	// differs reports that stopped is a difference from the plan.
 	differs bool
 }
 
@@ -113,7 +113,7 @@ func (s *stage) Call(ctx context.Context, c compose.StagedCall) journal.Answer {
 	return s.withhold(ctx, c)
 }
 
-// use notes the use of a tool. The error means: the tool's definition differs from the plan.
+// use notes the use of a tool. The error means that the tool's definition differs from the plan.
 func (s *stage) use(tool, digest string) error {
 	if s.applies != nil && s.applying() {
 		i := slices.IndexFunc(s.applies.Permissions, func(p Permission) bool { return p.Tool == tool })

@@ -117,7 +117,7 @@ func (e *Engine) count(r *Request) {
 func (c *Caller) account() string { return c.Principal }
 
 // lastMinute returns the number of calls of the request's client in the last minute, and the number
-// of calls of the same tool. full means: the second number is not known.
+// of calls of the same tool. full means that the second number is not known.
 func (e *Engine) lastMinute(r *Request) (all, same int64, full bool) {
 	if e == nil {
 		return 0, 0, false
@@ -152,7 +152,7 @@ type History struct {
 type Given struct {
 	Private   bool `json:"private,omitempty"`   // answers that must not leak
 	Untrusted bool `json:"untrusted,omitempty"` // answers that must not steer
-	// Flagged means: a run in the session tried to send forbidden data, or may have.
+	// Flagged means that a run in the session tried to send forbidden data, or may have.
 	Flagged bool `json:"flagged,omitempty"`
 }
 
@@ -257,7 +257,7 @@ type Counts struct {
 	Total int64 `json:"total,omitempty"`
 	// Calls are the calls, in the order of their first use.
 	Calls []Call `json:"calls,omitempty"`
-	// Full means: more was called than is remembered.
+	// Full means that more was called than is remembered.
 	Full bool `json:"full,omitempty"`
 	Given
 }

@@ -53,13 +53,13 @@ type Request struct {
 	Version string
 	Caller  Caller
 
-	// Commit means: the request is made now if allowed, and counts as called. Without Commit, the
+	// Commit means that the request is made now if allowed, and counts as called. Without Commit, the
 	// decision is preliminary.
 	Commit bool
 	// Before is an earlier decision about the same request; nil for none. A request counts only
 	// once.
 	Before *Decision
-	// Approved means: a person has allowed the request, which counts as called if the action is
+	// Approved means that a person has allowed the request, which counts as called if the action is
 	// Ask.
 	Approved bool
 }
@@ -153,7 +153,7 @@ type Approval struct {
 	Allowed bool
 	At      time.Time     // time of the decision
 	Waited  time.Duration // how long the request waited for the decision
-	// Remembered reports: the decision was about an earlier request.
+	// Remembered reports that the decision was about an earlier request.
 	Remembered bool
 	// Digest is the keyed digest of the subject of the decision, in lower-case hex: tool,
 	// arguments, definition, rule and client.

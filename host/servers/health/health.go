@@ -47,7 +47,7 @@ type Target struct {
 	Name string
 	// Connection is the connection to the upstream; nil for a disabled upstream.
 	Connection Connection
-	// Probe is a call that must succeed; nil means: listing the tools is enough.
+	// Probe is a call that must succeed; nil means that listing the tools is enough.
 	Probe *config.Probe
 	// Pins returns the differences from the pinned state, in short lines, or nil.
 	Pins func() []string
@@ -142,7 +142,7 @@ func (p permit) Permitted() error {
 	return p.Target.Permitted(p.Probe.Call)
 }
 
-// SlowError means: no response came within the timeout of a check.
+// SlowError means that no response came within the timeout of a check.
 type SlowError struct {
 	What  string // the method without an answer, or "start"
 	After time.Duration
@@ -155,7 +155,7 @@ func (e *SlowError) Error() string {
 	return fmt.Sprintf("no answer to %s within %v", e.What, e.After)
 }
 
-// UnknownError means: no upstream has the name.
+// UnknownError means that no upstream has the name.
 type UnknownError struct {
 	Server string
 	Known  []string // the names of all upstreams

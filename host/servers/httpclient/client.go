@@ -361,7 +361,7 @@ func NewTransport(scheme string) *http.Transport {
 	return t
 }
 
-// NotDialed reports whether err means: no connection was made for a request, so the server cannot
+// NotDialed reports whether err means that no connection was made for a request, so the server cannot
 // have seen the request.
 func NotDialed(err error) bool {
 	var op *net.OpError

@@ -55,11 +55,11 @@ func Discard(body io.ReadCloser) {
 type AuthError struct {
 	Upstream string
 	Reason   string // the problem, of bounded length
-	// OAuth means: oauth is configured for the upstream, so the command auth helps.
+	// OAuth means that oauth is configured for the upstream, so the command auth helps.
 	OAuth bool
-	// Final means: another login would not help.
+	// Final means that another login would not help.
 	Final bool
-	// Unasked means: the server has answered 401 without a challenge.
+	// Unasked means that the server has answered 401 without a challenge.
 	Unasked bool
 	Err     error // cause, or nil
 }

@@ -148,7 +148,7 @@ func (l *Link) post(ctx context.Context, body []byte) error {
 	return err
 }
 
-// sessionLost reports whether a status means: the server has forgotten our session.
+// sessionLost reports whether a status means that the server has forgotten our session.
 func sessionLost(status *httpclient.StatusError) bool {
 	return status != nil && (status.Status == http.StatusNotFound || status.Status == http.StatusGone)
 }

@@ -20,7 +20,7 @@ import (
 // maxDocument limits metadata, and answers of authorization servers, in bytes.
 const maxDocument = 256 << 10
 
-// issuerError means: a server names another authorization server than the issuer of the tokens.
+// issuerError means that a server names another authorization server than the issuer of the tokens.
 // Nothing is sent to the named authorization server.
 type issuerError struct {
 	named []string // the authorization servers named by the server
@@ -57,9 +57,9 @@ type resourceMetadata struct {
 // serverMetadata is the metadata of an authorization server (RFC 8414, 2).
 type serverMetadata struct {
 	transport.AuthServerMetadata
-	// SendsIssuer means: every callback has the parameter iss (RFC 9207, 3).
+	// SendsIssuer means that every callback has the parameter iss (RFC 9207, 3).
 	SendsIssuer bool `json:"authorization_response_iss_parameter_supported"`
-	// ReadsClientMetadata means: a client id may be the address of a document about the client
+	// ReadsClientMetadata means that a client id may be the address of a document about the client
 	// (draft-ietf-oauth-client-id-metadata-document-00, 5).
 	ReadsClientMetadata bool `json:"client_id_metadata_document_supported"`
 	// resource is the resource of requested tokens (RFC 8707).

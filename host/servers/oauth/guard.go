@@ -192,7 +192,7 @@ func (g *guard) refused(host string, r reach) error {
 	}
 }
 
-// addressError means: no request is sent to an authorization server because of the server's
+// addressError means that no request is sent to an authorization server because of the server's
 // address.
 type addressError struct {
 	url    *url.URL

@@ -350,7 +350,7 @@ func ClientMetadata(address string, redirectPorts []int) ([]byte, error) {
 	return json.MarshalIndent(m, "", "  ")
 }
 
-// errNoClient means: only the operator can make us a client of an authorization server.
+// errNoClient means that only the operator can make us a client of an authorization server.
 type errNoClient struct {
 	issuer, redirect string
 	fixedPort        bool // redirect has a configured port

@@ -456,7 +456,7 @@ func (t *Tokens) answer(req *http.Request, v any) error {
 	return nil
 }
 
-// endpointGone reports whether err means: the token endpoint no longer exists.
+// endpointGone reports whether err means that the token endpoint no longer exists.
 func endpointGone(err error) bool {
 	var status *httpclient.StatusError
 	if !errors.As(err, &status) {
@@ -476,7 +476,7 @@ const (
 	maxShown = 200
 )
 
-// errTooLong means: an answer is larger than maxDocument.
+// errTooLong means that an answer is larger than maxDocument.
 var errTooLong = errors.New("the answer is too long")
 
 // shown returns text of a server in a form for errors.

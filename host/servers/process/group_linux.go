@@ -40,7 +40,7 @@ type supervisor struct {
 // killed.
 const superviseWait = 5 * time.Second
 
-// errNoSupervisor means: no supervisor could be started, and the server has not been started
+// errNoSupervisor means that no supervisor could be started, and the server has not been started
 // either.
 var errNoSupervisor = errors.New("no supervisor could be started")
 

@@ -17,7 +17,7 @@ type leader struct {
 	over bool // the leader may have been reaped and the id reused
 }
 
-// signal signals every process of the group, unless the leader may have been reaped. last means:
+// signal signals every process of the group, unless the leader may have been reaped. last means that
 // the leader is about to be reaped, so this is the last signal.
 func (g *leader) signal(sig syscall.Signal, last bool) {
 	g.mu.Lock()

@@ -23,7 +23,7 @@ type Server struct {
 	Capabilities []byte // raw object
 }
 
-// OtherEraError means: a server does not speak the stateless era, according to the answer to
+// OtherEraError means that a server does not speak the stateless era, according to the answer to
 // server/discover.
 type OtherEraError struct {
 	Reason string // of bounded length
@@ -34,7 +34,7 @@ func (e *OtherEraError) Error() string { return "it does not speak the stateless
 
 func (e *OtherEraError) Unwrap() error { return e.Err }
 
-// RevisionError means: a server speaks only unsupported revisions of the stateless era.
+// RevisionError means that a server speaks only unsupported revisions of the stateless era.
 type RevisionError struct{ Supported string }
 
 func (e *RevisionError) Error() string {

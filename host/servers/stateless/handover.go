@@ -56,7 +56,7 @@ func (l *Link) dropOld() {
 }
 
 // endHandOver ends the old subscription, if any. If the old subscription has ended by itself,
-// messages may have been missed. full means: the handover has taken the whole time.
+// messages may have been missed. full means that the handover has taken the whole time.
 func (l *Link) endHandOver(full bool) {
 	s := &l.subscriptions
 	s.mu.Lock()

@@ -61,7 +61,7 @@ type subscriptions struct {
 	// wanted until they are dropped, or are wanted anew.
 	refused map[string]*wire.RPCError
 	// alone is set if the server has answered a subscription after we had ended the subscription,
-	// so that each subscription must end before the next begins; see endFirst. renew means: the
+	// so that each subscription must end before the next begins; see endFirst. renew means that the
 	// current subscription has to be replaced for this reason, although the filter is right.
 	alone, renew bool
 	// broken is closed and replaced when missed or renewed changes: subscriptions up to the version
@@ -356,7 +356,7 @@ func (l *Link) lost(was *subscription, delay time.Duration) time.Duration {
 	return min(max(2*delay, l.opts.Timings.FirstDelay), l.opts.Timings.MaxDelay)
 }
 
-// errEnded means: the current subscription has ended by itself, and the end has not been handled
+// errEnded means that the current subscription has ended by itself, and the end has not been handled
 // yet.
 var errEnded = errors.New("the current subscription has ended")
 

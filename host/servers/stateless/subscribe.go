@@ -114,7 +114,7 @@ func (l *Link) drop(uri string) {
 	}
 }
 
-// errMissed means: notifications about a task may have been missed.
+// errMissed means that notifications about a task may have been missed.
 var errMissed = errors.New("the subscription to the server has ended")
 
 // watch answers the router's subscriptions/listen for a task of the extension: the task is listened

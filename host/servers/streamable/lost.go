@@ -12,7 +12,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/servers/link"
 )
 
-// lostSession reports whether a status means: the server has forgotten our session.
+// lostSession reports whether a status means that the server has forgotten our session.
 func (l *Link) lostSession(status int) bool {
 	return status == http.StatusNotFound && l.client.HasSession()
 }

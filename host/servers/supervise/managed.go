@@ -348,7 +348,7 @@ func (m *managedUpstream) retire(replacement func(s route.Session, server string
 }
 
 // successor returns the upstream that takes the calls of a session (nil: of no session) after the
-// retirement of this upstream. The error means: no such upstream exists.
+// retirement of this upstream. The error means that no such upstream exists.
 func (m *managedUpstream) successor(session route.Session) (*managedUpstream, error) {
 	m.mu.Lock()
 	find := m.replacement

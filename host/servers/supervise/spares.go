@@ -86,7 +86,7 @@ func (m *managedUpstream) callPlaced(ctx context.Context, up *servers.Upstream, 
 	}
 }
 
-// callSpare makes a call over a spare. unsent means: the server has certainly not acted on the
+// callSpare makes a call over a spare. unsent means that the server has certainly not acted on the
 // call. A spare that does not start, has ended or does not answer gets no more calls.
 func (m *managedUpstream) callSpare(ctx context.Context, sp *spare, call wire.Call) (reply wire.Reply, unsent bool, err error) {
 	s := &m.spares

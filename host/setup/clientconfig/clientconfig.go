@@ -82,7 +82,7 @@ type Server struct {
 	// host's file: GITHUB_TOKEN and ${env:GITHUB_TOKEN}, for example.
 	References []Setting
 
-	// Self means: the server is mcp-metatool itself.
+	// Self means that the server is mcp-metatool itself.
 	Self bool
 	// Problem is why the server cannot be imported; "" if possible.
 	Problem string

@@ -31,12 +31,12 @@ type Host struct {
 	// Format is the format of the host's files, and Key the key under which they list servers.
 	Format Format
 	Key    string
-	// Desktop means: the program is started from a desktop, not from a shell, with the environment
+	// Desktop means that the program is started from a desktop, not from a shell, with the environment
 	// and PATH of the desktop.
 	Desktop bool
 	// vars are the variables that the host expands in its files.
 	vars variables
-	// typed means: entries name their transport.
+	// typed means that entries name their transport.
 	typed bool
 	// clean is the list of variables that servers get from the program's own environment; nil: all.
 	clean []string
@@ -174,7 +174,7 @@ type File struct {
 	Scope Scope
 	// Under is the path of keys to the servers within the file.
 	Under []string
-	// Shared means: other people usually have the file too, through version control.
+	// Shared means that other people usually have the file too, through version control.
 	Shared bool
 }
 

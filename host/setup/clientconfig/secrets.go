@@ -20,7 +20,7 @@ type Secret struct {
 	Where string
 	// Value is the secret itself, and must not be shown.
 	Value string
-	// Guess means: only the form of the text looks like a secret.
+	// Guess means that only the form of the text looks like a secret.
 	Guess bool
 
 	from, to int

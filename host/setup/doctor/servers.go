@@ -194,7 +194,7 @@ func (e *examination) programs() {
 	}
 }
 
-// missing reports: the command of a server cannot be run.
+// missing reports that the command of a server cannot be run.
 func (e *examination) missing(u *config.Upstream, install string, known bool) {
 	e.explained[u.Name] = true
 	object := upstreamObject(u.Name)

@@ -19,7 +19,7 @@ type packaging struct {
 	identifier *lazyregexp.Regexp
 	// registries are the values of registryBaseUrl for the registry of the command.
 	registries []string
-	// versioned means: the version is not a part of the identifier.
+	// versioned means that the version is not a part of the identifier.
 	versioned bool
 }
 
@@ -211,7 +211,7 @@ type grammar struct {
 	packages []string
 	// spec is the form of such a value: no address, no file.
 	spec *lazyregexp.Regexp
-	// assigned means: other options are allowed too, if they have a "=".
+	// assigned means that other options are allowed too, if they have a "=".
 	assigned bool
 }
 

@@ -72,10 +72,10 @@ type Name struct {
 
 func (n Name) String() string { return n.Kind + "/" + n.ID }
 
-// ErrForged says: the writer of the document did not have the secret.
+// ErrForged says that the writer of the document did not have the secret.
 var ErrForged = errors.New("was changed by something else than mcp-metatool")
 
-// ErrChanged says: the document has changed since the read.
+// ErrChanged says that the document has changed since the read.
 var ErrChanged = errors.New("it was changed at the same time")
 
 func missing(n Name) error { return fmt.Errorf("approvals: %s: %w", n, fs.ErrNotExist) }
