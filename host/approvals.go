@@ -14,7 +14,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/guard/policy"
 )
 
-// newApprover makes the part that asks people. The recorder must have been made.
+// newApprover makes the part that asks people. The caller has made the recorder.
 func (h *Host) newApprover(cfg *config.Config) *approval.Approver {
 	if h.fleet != nil {
 		h.approvals = approval.NewQueue(documents.InFleet(documents.Options{
@@ -29,7 +29,7 @@ func (h *Host) newApprover(cfg *config.Config) *approval.Approver {
 	})
 }
 
-// life says what is known of another replica in which calls wait.
+// life returns whether another replica, in which calls wait, still runs.
 func (h *Host) life(id string) documents.Life {
 	switch h.fleet.Replica(id).State {
 	case fleet.Silent:
@@ -40,8 +40,8 @@ func (h *Host) life(id string) documents.Life {
 	return documents.Runs
 }
 
-// OpenQueue opens the queue of approvals of a configuration, for commands that start nothing
-// else. The caller must Close it.
+// OpenQueue opens the queue of approvals of a configuration for a command without a Host. The
+// caller must Close the queue.
 func OpenQueue(ctx context.Context, cfg *config.Config, log *slog.Logger) (*approval.Queue, error) {
 	if len(cfg.Store.NATS) == 0 {
 		return approval.OpenQueue(cfg.Store.Dir, log), nil
@@ -65,9 +65,9 @@ func approvalSettings(a config.Approval) approval.Settings {
 // rulesTime bounds how long a reload waits for other processes that change approvals.
 const rulesTime = 2 * time.Second
 
-// keepRules ends the remembered approvals for rules that a configuration does not have. Only
-// processes that serve clients do that: a command may have another configuration for a
-// moment. With a fleet it is done in the background.
+// keepRules ends remembered approvals whose rules a configuration does not have. Only processes
+// with clients do so: a command may have another configuration for a moment. With a fleet,
+// keepRules works in the background.
 func (h *Host) keepRules(cfg *config.Config) {
 	switch {
 	case h.opts.Clients == NoClient:

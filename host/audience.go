@@ -23,18 +23,19 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// audience is the clients with the same rights: what they see, and their saved tools.
+// audience is a group of clients with the same rights: the tools that they see, and their saved
+// tools.
 type audience struct {
 	*catalog.Scope
 	rights *bearer.Rights // nil: not narrowed
 	saved  *savedTools
 }
 
-// savedTools are saved tools, of all clients or of those with one token.
+// savedTools are saved tools, of all clients or of the clients with one token.
 type savedTools struct {
 	*saved.Tools
 	refreshing sync.Mutex // makes one refresh at a time
-	// listed is how the store was when the catalog got its tools.
+	// listed is the state of the store when the catalog got its tools.
 	listed atomic.Pointer[tools.Listing]
 }
 
@@ -44,10 +45,10 @@ type savedRoom struct {
 	schemas *tools.Schemas
 }
 
-// schemaShare is the part of max_total_memory that compiled schemas can have, as a divisor.
+// schemaShare divides max_total_memory: the quotient bounds the compiled schemas.
 const schemaShare = 32
 
-// newSavedRoom makes the memory of a configuration, or that of a sandbox which is shared.
+// newSavedRoom makes the memory of a configuration, or uses the budget of a shared sandbox.
 func newSavedRoom(cfg *config.Config, shared *sandbox.Sandbox) savedRoom {
 	b := budget.New(int64(cfg.Execution.MaxTotalMemory))
 	if shared != nil {
@@ -56,7 +57,7 @@ func newSavedRoom(cfg *config.Config, shared *sandbox.Sandbox) savedRoom {
 	return savedRoom{b, tools.NewSchemas(max(1<<20, min(b.Total()/schemaShare, 4*tools.DefaultSchemas)))}
 }
 
-// everybody returns the audience whose rights are not narrowed.
+// everybody returns the audience with full rights.
 func (h *Host) everybody() audience { return audience{h.catalog.Scope, nil, h.shared} }
 
 // rightsOf returns the narrowed rights of tokens in a configuration.
@@ -108,7 +109,7 @@ func (h *Host) openStore(at saved.Place) (*savedTools, error) {
 	return s, nil
 }
 
-// away returns why the store of the fleet does not answer; nil if it does.
+// away returns why the store of the fleet does not answer; nil if the store answers.
 func (h *Host) away() error {
 	if away := h.fleet.Away(); away != nil {
 		return away.Err
@@ -116,8 +117,8 @@ func (h *Host) away() error {
 	return nil
 }
 
-// openStores opens the saved tools of tokens that have their own, unless they are open.
-// The caller holds h.reloading, or is New.
+// openStores opens the saved tools of tokens with tools of their own, unless they are open. The
+// caller holds h.reloading, or is New.
 func (h *Host) openStores(cfg *config.Config) error {
 	all := maps.Clone(*h.own.Load())
 	for _, r := range h.rightsOf(cfg) {
@@ -135,8 +136,8 @@ func (h *Host) openStores(cfg *config.Config) error {
 	return nil
 }
 
-// closeStores closes the saved tools of tokens that a configuration does not have. The
-// caller holds h.reloading.
+// closeStores closes the saved tools of tokens that a configuration does not have. The caller holds
+// h.reloading.
 func (h *Host) closeStores(cfg *config.Config) {
 	kept, rights := map[string]*savedTools{}, h.rightsOf(cfg)
 	all := *h.own.Load()
@@ -156,7 +157,7 @@ func (h *Host) closeStores(cfg *config.Config) {
 	}
 }
 
-// audiences returns those with narrowed rights. Their Scopes and stores must exist.
+// audiences returns the audiences with narrowed rights. Their Scopes and stores must exist.
 func (h *Host) audiences(rights []*bearer.Rights) (all []audience) {
 	for _, r := range rights {
 		saved := h.shared
@@ -189,7 +190,7 @@ func (h *Host) instructions(s route.Session) string {
 	return builtin.Instructions(saves && route.RightsOf(s).MaySave())
 }
 
-// of returns the part of the settings that serves the client of an origin.
+// of returns the part of the settings for the client of an origin.
 func (s *settings) of(o route.Origin) *part {
 	if o == nil {
 		return s.part
@@ -204,7 +205,7 @@ func (s *settings) of(o route.Origin) *part {
 	return s.before[view] // nil for a token that is no longer valid
 }
 
-// savedOf returns the saved tools of a session, which may be nil; nil if there are none.
+// savedOf returns the saved tools of a session; nil for none. s may be nil.
 func (h *Host) savedOf(s route.Session) *savedTools {
 	if r := route.RightsOf(s); r != nil && r.Own != "" {
 		return (*h.own.Load())[r.Own]
@@ -231,7 +232,7 @@ func (h *Host) refreshSaved(s route.Session) {
 
 // refresh updates saved tools in the catalog from the store, if the store has changed.
 func (h *Host) refresh(saved *savedTools) {
-	saved.refreshing.Lock() // a slow refresh must not overwrite the result of a later one
+	saved.refreshing.Lock() // a slow refresh must not overwrite the result of a later refresh
 	defer saved.refreshing.Unlock()
 	if last := saved.listed.Load(); last != nil {
 		if now := saved.Look(); now.Same(*last) {
@@ -256,8 +257,8 @@ func (h *Host) refresh(saved *savedTools) {
 	saved.listed.Store(&listing)
 }
 
-// refreshCalled does the same before a call of a saved tool that the catalog has, unless
-// the directory is still the same. The call itself reads the tool from the store.
+// refreshCalled refreshes the saved tools of a session before a call of a tool that the catalog
+// has, unless the directory is still the same. The call itself reads the tool from the store.
 func (h *Host) refreshCalled(s route.Session) {
 	saved := h.savedOf(s)
 	if saved == nil {
@@ -268,7 +269,7 @@ func (h *Host) refreshCalled(s route.Session) {
 	}
 }
 
-// hides reports whether the clients may not know of what a target of permissions is for.
+// hides reports whether a target of permissions is hidden from the clients.
 func (a audience) hides(target string) bool {
 	server, tool, _ := strings.Cut(target, ".")
 	return a.Hides(server, tool) || !tools.IsPattern(tool) && a.Hides(server, tools.Literal(tool))
@@ -277,8 +278,8 @@ func (a audience) hides(target string) bool {
 // store returns the saved tools that an audience may use.
 func (a audience) store() narrowedStore { return narrowedStore{a.saved.Tools.Store, a.rights} }
 
-// see returns the compose.Options.See of an audience. What is written down of tools that
-// clients share does not depend on what the first of them is allowed to see.
+// see returns the compose.Options.See of an audience. The record of a shared tool does not depend
+// on the rights of the first client that calls the tool.
 func (h *Host) see(of audience) func(string, *tools.Permissions, string) (*tools.Permissions, error) {
 	definitions := h.catalog.Scope
 	if of.rights != nil && of.rights.Own != "" {
@@ -313,7 +314,7 @@ type narrowedStore struct {
 
 func (s narrowedStore) hides(name string) bool { return s.rights.Hides(policy.SavedTools, name) }
 
-// hidden returns the error for a hidden tool, whether there is one with the name or not.
+// hidden returns the error for a hidden tool, whether or not the tool exists.
 func (s narrowedStore) hidden(name string) error {
 	if !s.hides(name) {
 		return nil
@@ -321,12 +322,12 @@ func (s narrowedStore) hidden(name string) error {
 	return &catalog.HiddenError{Server: policy.SavedTools, Tool: name, Token: true}
 }
 
-// List returns the saved tools that are not hidden.
+// List returns the saved tools without the hidden ones.
 func (s narrowedStore) List() []tools.Definition {
 	return slices.DeleteFunc(slices.Clone(s.Store.List()), func(d tools.Definition) bool { return s.hides(d.Name) })
 }
 
-// Problems returns the problems of files whose tools are not hidden.
+// Problems returns the problems of files, without those of hidden tools.
 func (s narrowedStore) Problems() []tools.Problem {
 	return slices.DeleteFunc(slices.Clone(s.Store.Problems()), func(p tools.Problem) bool { return s.hides(p.Name) })
 }

@@ -19,22 +19,22 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/script/sandbox"
 )
 
-// settleTime is how long a replica that drains still takes new sessions: load balancers do not
-// learn at once that it is not ready.
+// settleTime is how long a draining replica still takes new sessions: load balancers learn of the
+// drain with a delay.
 const settleTime = 10 * time.Second
 
-// ErrDraining says that a replica takes no new sessions.
+// ErrDraining is the error for a new session in a replica that has drained.
 var ErrDraining = errors.New("this replica drains, and takes no new sessions (try again: another one takes them)")
 
-// drain is what becomes of a replica that drains.
+// drain is the progress of a replica that drains.
 type drain struct {
-	// begun ends when the replica begins to drain, and left when its durable runs are left to
-	// others. They do not end without a fleet.
+	// begun ends when the replica begins to drain, and left when the replica leaves its durable
+	// runs to other replicas. Without a fleet, neither ends before the Host closes.
 	begun, left context.Context
 	begin       context.CancelFunc
 	leave       context.CancelFunc
 	settle      time.Duration // settleTime, except in tests
-	settled     atomic.Bool   // no new sessions are taken any more
+	settled     atomic.Bool   // new sessions are refused
 	idle        chan struct{} // closed when the replica was told to end and nothing is going on
 
 	requests  atomic.Int64  // of clients, in flight
@@ -50,7 +50,7 @@ func newDrain() *drain {
 	return d
 }
 
-// followDrain does what is to be done when the replica begins to drain, until the Host is closed.
+// followDrain waits until the replica begins to drain, and then drains until the Host is closed.
 func (h *Host) followDrain() {
 	if h.fleet == nil || h.opts.Clients == NoClient {
 		return
@@ -79,9 +79,9 @@ func (h *Host) followDrain() {
 	})
 }
 
-// awaitDrained leaves the durable runs that no client waits for to other replicas, as soon as
-// there is one that can go on with them, and says when nothing is going on any more, if the
-// replica was told to end then.
+// awaitDrained leaves the durable runs without waiting clients to other replicas, as soon as a
+// replica has the same guest. If the replica was told to end, awaitDrained closes h.drain.idle when
+// no request and no run is in progress.
 func (h *Host) awaitDrained(ctx context.Context) {
 	settled := time.After(h.drain.settle)
 	ticker := time.NewTicker(time.Second) // scripts and other replicas do not wake anybody
@@ -106,7 +106,7 @@ func (h *Host) awaitDrained(ctx context.Context) {
 	}
 }
 
-// sayIfLast warns if there are open durable runs that nobody else can go on with.
+// sayIfLast warns about open durable runs that no other replica can continue.
 func (h *Host) sayIfLast(ctx context.Context) {
 	if h.hasSuccessor() {
 		return
@@ -117,14 +117,14 @@ func (h *Host) sayIfLast(ctx context.Context) {
 	}
 }
 
-// hasSuccessor reports whether another replica can go on with the runs of this one.
+// hasSuccessor reports whether another replica can continue the runs of this replica.
 func (h *Host) hasSuccessor() bool {
 	return slices.ContainsFunc(h.fleet.Replicas(), func(r fleet.Replica) bool {
 		return !r.Self && r.State == fleet.Live && !r.Draining && r.Guest == sandbox.GuestDigest()
 	})
 }
 
-// openDurableRuns returns how many durable runs are open that need the guest of this replica.
+// openDurableRuns returns the number of open durable runs that need the guest of this replica.
 func (h *Host) openDurableRuns(ctx context.Context) (n int, err error) {
 	if h.durable.Runs == nil {
 		return 0, nil
@@ -140,9 +140,9 @@ func (h *Host) openDurableRuns(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
-// Drain makes this process take no new sessions, and leave its durable runs to others, for
-// good. With end, it ends when nothing is going on any more; see Drained. It reports false, and
-// does nothing, if there is no fleet.
+// Drain makes this process refuse new sessions, and leave its durable runs to other replicas, for
+// good. With end, the process ends when no request and no run is in progress; see Drained. Drain
+// reports false, and does nothing, without a fleet.
 func (h *Host) Drain(end bool) bool {
 	if h.fleet == nil {
 		return false
@@ -154,11 +154,11 @@ func (h *Host) Drain(end bool) bool {
 	return true
 }
 
-// Drained is closed when the replica was told to end when it has drained, and has.
+// Drained returns a channel that is closed once a replica with the order to end has drained.
 func (h *Host) Drained() <-chan struct{} { return h.drain.idle }
 
-// Settled reports whether the replica has drained for so long that load balancers know it, and
-// it takes no new sessions any more.
+// Settled reports whether the replica refuses new sessions: load balancers have had settleTime to
+// notice the drain.
 func (h *Host) Settled() bool { return h.drain.settled.Load() }
 
 // Busy returns how many requests and runs are going on, as far as a fleet counts them.
@@ -170,7 +170,7 @@ func (h *Host) Busy() int64 {
 func (d *drain) close() {
 	d.stop()
 	d.following.Wait()
-	d.begin() // releases what waits for it
+	d.begin() // releases the goroutines that wait for begun
 	d.leave()
 }
 
@@ -182,7 +182,7 @@ func (d *drain) refuses() error {
 	return nil
 }
 
-// handler makes clients open another connection after each answer of a replica that drains.
+// handler makes clients open another connection after each answer of a draining replica.
 func (d *drain) handler(inner http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if d.begun.Err() != nil {
@@ -192,7 +192,7 @@ func (d *drain) handler(inner http.Handler) http.Handler {
 	})
 }
 
-// counted is a clients.Tracer that counts the requests in flight, before another one.
+// counted is a clients.Tracer that counts the requests in flight, and then calls another Tracer.
 type counted struct {
 	clients.Tracer // nil for none
 	drain          *drain
@@ -244,14 +244,14 @@ func FleetRuns(ctx context.Context, f *fleet.Fleet) ([]durable.Open, error) {
 	return all, errors.Join(err, runs.Close(ctx))
 }
 
-// inBackground runs f, whose error the channel gets.
+// inBackground runs f, and sends the error of f to the channel.
 func inBackground(f func() error) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()
 	return done
 }
 
-// awaitUntil returns the error from the channel, and whether it came in time.
+// awaitUntil returns the error from the channel, and whether the error came in time.
 func awaitUntil(end time.Time, from <-chan error) (ended bool, err error) {
 	timer := time.NewTimer(time.Until(end))
 	defer timer.Stop()
@@ -260,7 +260,7 @@ func awaitUntil(end time.Time, from <-chan error) (ended bool, err error) {
 		return true, err
 	case <-timer.C:
 	}
-	select { // both may have been there
+	select { // the error and the end of the time may have come together
 	case err = <-from:
 		return true, err
 	default:

@@ -28,7 +28,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// durableRuns are the durable runs of the store, with what ends with the Host.
+// durableRuns are the durable runs of the store, and the goroutines that end with the Host.
 type durableRuns struct {
 	*durable.Runs
 	looking sync.WaitGroup
@@ -36,9 +36,10 @@ type durableRuns struct {
 
 	mu    sync.Mutex     // a leaf
 	owner *durable.Owner // nil in a fleet, and until the first run
-	going int            // runs of others that go on here
-	// left are the runs with which this process does not go on, as it has said: true if it cannot,
-	// with its present settings; false if the store was not available, so that it tries again.
+	going int            // runs of other processes that this process continues
+	// left are the runs that this process does not continue, after logging so: true if the process
+	// cannot with its present settings; false if the store was not available, so that the process
+	// tries again.
 	left map[string]bool
 }
 
@@ -51,7 +52,7 @@ type OpenedRuns struct {
 	store io.Closer // nil for files
 }
 
-// Close releases what the runs use.
+// Close releases the store.
 func (r *OpenedRuns) Close(ctx context.Context) error {
 	err := r.Runs.Close(ctx)
 	if r.store != nil {
@@ -63,8 +64,8 @@ func (r *OpenedRuns) Close(ctx context.Context) error {
 // fleetTime bounds how long commands wait for the store of a fleet.
 const fleetTime = 15 * time.Second
 
-// OpenRuns returns the durable runs of a configuration, for commands that start nothing else.
-// The caller must Close them.
+// OpenRuns returns the durable runs of a configuration for a command without a Host. The caller
+// must Close them.
 func OpenRuns(ctx context.Context, cfg *config.Config, log *slog.Logger) (*OpenedRuns, error) {
 	opts := durable.Options{Log: log, Owner: func() (string, error) { return "", errors.New("this command makes no runs") }}
 	if len(cfg.Store.NATS) > 0 {
@@ -95,7 +96,7 @@ func sealLogs(ctx context.Context, cfg *config.Config, opts *durable.Options) er
 	return err
 }
 
-// openDurable opens the durable runs. Without a journal there are none, since their results
+// openDurable opens the durable runs. Without a journal, durable runs are off, since their results
 // would be lost.
 func (h *Host) openDurable(cfg *config.Config) {
 	h.durable = &durableRuns{left: map[string]bool{}}
@@ -133,7 +134,7 @@ func (d *durableRuns) ownerIn(folder *durable.Folder) func() (string, error) {
 	})
 }
 
-// continueRuns goes on with runs whose process has died, until the Host is closed.
+// continueRuns continues runs whose process has died, until the Host is closed.
 func (h *Host) continueRuns() {
 	if h.durable.Runs == nil || h.opts.Clients == NoClient {
 		return
@@ -154,7 +155,7 @@ func (h *Host) continueRuns() {
 	})
 }
 
-// takeRuns takes all runs that nobody has.
+// takeRuns takes all runs without a living process.
 func (h *Host) takeRuns(ctx context.Context) {
 	for id, err := range h.durable.Free(ctx) {
 		if h.durable.isBusy() {
@@ -172,7 +173,7 @@ func (h *Host) takeRuns(ctx context.Context) {
 	}
 }
 
-// maxLeft is of how many runs it is known that it was said.
+// maxLeft bounds durableRuns.left: beyond it, warnings can repeat.
 const maxLeft = 10_000
 
 // leaveRun says once why a run does not go on in this process.
@@ -194,8 +195,8 @@ func (h *Host) leaveRun(id string, why error) {
 	}
 }
 
-// leaves reports whether this process has found before that it cannot go on with a run, and
-// nobody has cancelled that.
+// leaves reports whether this process was unable to continue a run, which no client has cancelled
+// since.
 func (d *durableRuns) leaves(ctx context.Context, id string) bool {
 	d.mu.Lock()
 	left := d.left[id]
@@ -214,8 +215,8 @@ func (d *durableRuns) forgetLeft() {
 	clear(d.left)
 }
 
-// ContinueRun goes on with a durable run that nobody has, and waits for its result until ctx
-// ends. Then others go on with it.
+// ContinueRun takes a durable run without a living process, and waits for the result until ctx
+// ends. Afterwards, other processes can continue the run.
 func (h *Host) ContinueRun(ctx context.Context, id string) (wire.Reply, error) {
 	if h.durable.Runs == nil {
 		return wire.Reply{}, errors.New("there is no journal, so there are no durable runs")
@@ -235,8 +236,8 @@ func (h *Host) ContinueRun(ctx context.Context, id string) (wire.Reply, error) {
 	}
 }
 
-// awaitLease waits for the end of a lease of which this process has not seen yet whether it is
-// renewed. It returns false if it is, or if err says something else.
+// awaitLease waits for the end of a lease whose renewal this process has not observed yet. It
+// returns false if the lease is renewed, or if err has another cause.
 func (h *Host) awaitLease(ctx context.Context, err error) bool {
 	var held *lease.HeldError
 	if h.fleet == nil || !errors.As(err, &held) {
@@ -261,11 +262,11 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// maxDeaths is how many processes may have died at a run that goes on by itself: it may be what
-// kills them.
+// maxDeaths is the number of dead processes after which a run waits for a person: the run may be
+// the cause of the deaths.
 const maxDeaths = 5
 
-// maxGoing is how many runs of others go on at the same time in this process.
+// maxGoing bounds the runs of other processes that this process continues at the same time.
 const maxGoing = 32
 
 func (d *durableRuns) isBusy() bool {
@@ -280,21 +281,21 @@ func (d *durableRuns) count(more int) {
 	d.going += more
 }
 
-// taken returns how many runs of others go on here.
+// taken returns the number of runs of other processes that this process continues.
 func (d *durableRuns) taken() int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return int64(d.going)
 }
 
-// takeNoMore makes this process take no further runs of others.
+// takeNoMore makes this process take no further runs of other processes.
 func (d *durableRuns) takeNoMore() {
 	if d.stop != nil {
 		d.stop()
 	}
 }
 
-// continueRun takes a run and goes on with it. byItself says that nobody has asked for that.
+// continueRun takes a run and continues it. byItself is false if a person has asked for the run.
 func (h *Host) continueRun(ctx context.Context, id string, byItself bool) (<-chan wire.Reply, error) {
 	open, err := h.durable.Look(ctx, id)
 	if err != nil {
@@ -318,7 +319,7 @@ func (h *Host) continueRun(ctx context.Context, id string, byItself bool) (<-cha
 		return nil, err
 	}
 	part := h.now.Load().of(s)
-	if compose.CanContinue(state) != nil { // it was cancelled
+	if compose.CanContinue(state) != nil { // the run was cancelled
 		reply, err := part.composer.CancelOpen(ctx, log, state)
 		if err != nil {
 			return nil, err
@@ -345,8 +346,8 @@ func (h *Host) continueRun(ctx context.Context, id string, byItself bool) (<-cha
 	return done, nil
 }
 
-// lacks returns an error if the configuration has not all servers that a run has called or may
-// call: it is one of a process with another configuration.
+// lacks returns an error if the configuration lacks a server that a run has called or may call: the
+// run began with another configuration.
 func (h *Host) lacks(state *durable.State) error {
 	cfg := h.config()
 	has := func(server string) bool {
@@ -374,7 +375,7 @@ func (h *Host) lacks(state *durable.State) error {
 	return fmt.Errorf("it needs the server %q, which this configuration does not have (or cancel it: mcp-metatool runs cancel %s)", missing, state.Record.ID)
 }
 
-// close leaves the durable runs to others.
+// close leaves the durable runs to other processes.
 func (d *durableRuns) close(ctx context.Context) error {
 	if d.Runs == nil {
 		return nil
@@ -410,8 +411,8 @@ func (h *Host) isIdempotent(settings config.Durable) func(server, tool string) b
 	}
 }
 
-// absent returns the session of a client that has gone, whose durable run goes on. The error
-// says why it does not in this process.
+// absent returns the session of a client that has gone, whose durable run continues. The error says
+// why the run cannot continue in this process.
 func (h *Host) absent(state *durable.State) (*absentClient, error) {
 	s := &absentClient{id: "durable-" + state.Record.ID, about: state.About}
 	s.client, _ = wire.Set([]byte(`{"capabilities":{},"clientInfo":{}}`), wire.Quote(state.Record.Client.Name), "clientInfo", "name")
@@ -435,8 +436,8 @@ func (h *Host) absent(state *durable.State) (*absentClient, error) {
 	return s, nil
 }
 
-// absentClient is the session of a client that has gone. Nothing can be asked of it, and what
-// it is told goes nowhere.
+// absentClient is the session of a client that has gone. The session refuses questions to the
+// client, and drops notifications.
 type absentClient struct {
 	id     string
 	about  durable.About

@@ -24,11 +24,11 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// ErrNoFleet says that a configuration names no NATS server.
+// ErrNoFleet is the error for a configuration without a NATS server.
 var ErrNoFleet = errors.New("no NATS server is configured (set nats in [store])")
 
-// OpenStore opens what a fleet shares, before it is sealed: streams in NATS. Tests of fleets that
-// are not about NATS have something else in its place, before they start anything.
+// OpenStore opens the shared store of a fleet, without encryption: streams in NATS. Tests of fleets
+// whose subject is not NATS replace the function before they start a Host.
 var OpenStore = func(ctx context.Context, opts jetstream.Options) (store.Store, error) {
 	return jetstream.Open(ctx, opts)
 }
@@ -36,8 +36,8 @@ var OpenStore = func(ctx context.Context, opts jetstream.Options) (store.Store, 
 // maxPEM bounds a file with certificates, in bytes.
 const maxPEM = 1 << 20
 
-// openFleet begins to open the store in NATS that a configuration names, for as long as the Host
-// is open. There is no fleet without one.
+// openFleet begins to open the NATS store of a configuration, until the Host is closed. h.fleet
+// stays nil without a NATS server.
 func (h *Host) openFleet(cfg *config.Config) error {
 	if len(cfg.Store.NATS) == 0 {
 		return nil
@@ -63,12 +63,12 @@ func (h *Host) openFleet(cfg *config.Config) error {
 	return nil
 }
 
-// machineName is the name of a replica for people; in a cluster of containers, it is that of the
-// container.
+// machineName returns the name of a replica for people: the host name, which in a cluster of
+// containers is the name of the container.
 func machineName() string {
 	name, err := os.Hostname()
 	if err != nil {
-		return "" // there is still the id
+		return "" // the id is enough
 	}
 	return display.Clip(name, maxMachineName)
 }
@@ -76,10 +76,10 @@ func machineName() string {
 // maxMachineName is more than any system allows, in bytes.
 const maxMachineName = 255
 
-// OpenFleet opens the store in NATS that a configuration names, for a command. What it keeps
-// there is encrypted. It tries to connect until ctx ends, and makes no streams: the error is
-// store.ErrMissing if they are not there. The caller must Close the store. The error is ErrNoFleet if
-// the configuration names none.
+// OpenFleet opens the encrypted NATS store of a configuration for a command. OpenFleet tries to
+// connect until ctx ends, and makes no streams: the error is store.ErrMissing if streams are
+// missing, and ErrNoFleet if the configuration names no NATS server. The caller must Close the
+// store.
 func OpenFleet(ctx context.Context, cfg *config.Config, log *slog.Logger) (*sealed.Store, error) {
 	if len(cfg.Store.NATS) == 0 {
 		return nil, ErrNoFleet
@@ -91,7 +91,7 @@ func OpenFleet(ctx context.Context, cfg *config.Config, log *slog.Logger) (*seal
 	return openSealed(ctx, cfg, ring, jetstream.MakeNone, log)
 }
 
-// reseal seals the documents of the fleet with its present key, if there are several.
+// reseal seals the documents of the fleet with its present key, if the ring has several keys.
 func (h *Host) reseal(ctx context.Context) error {
 	n, id, err := h.fleet.Reseal(ctx)
 	if n > 0 {
@@ -100,7 +100,7 @@ func (h *Host) reseal(ctx context.Context) error {
 	return err
 }
 
-// ObserveFleet is OpenFleet for a command that wants to know the replicas, and is none. The
+// ObserveFleet is OpenFleet for a command that lists the replicas without being a replica. The
 // caller must Close the Fleet.
 func ObserveFleet(cfg *config.Config, log *slog.Logger) (*fleet.Fleet, error) {
 	if len(cfg.Store.NATS) == 0 {
@@ -144,7 +144,7 @@ func openSealed(ctx context.Context, cfg *config.Config, ring *sealed.Ring, whic
 	return sealed.New(inner, ring, cfg.Store.Prefix), nil
 }
 
-// fleetTLS returns what the files of a configuration say about TLS; nil if there are none.
+// fleetTLS returns the TLS settings from the files of a configuration; nil without such files.
 func fleetTLS(ctx context.Context, c *config.Store) (*tls.Config, error) {
 	if c.CAFile == "" && c.CertFile == "" {
 		return nil, nil
@@ -173,14 +173,15 @@ func fleetTLS(ctx context.Context, c *config.Store) (*tls.Config, error) {
 // InFiles opens the store and the journal in the folders of a configuration, for copying. The
 // caller must call end.
 func InFiles(cfg *config.Config, log *slog.Logger) (at migrate.End, end func() error) {
-	// Copied runs are old: nothing is removed because of that.
+	// Copied runs are old; none is removed for its age.
 	runs := journal.OpenLog(cfg.JournalDir(), journal.LogOptions{Log: log, MaxAge: cfg.Journal.MaxAge, MaxTotal: int64(cfg.Journal.MaxTotal)})
 	s := saved.NewFolders(files.Open(files.Options{Dir: cfg.Store.Dir, Journal: runs, Log: log}), cfg.Store.Dir, ownTools(cfg), log)
 	return migrate.End{Store: s, Journal: cfg.JournalDir()}, func() error { return errors.Join(s.Close(), runs.Close()) }
 }
 
-// Copied are the collections that store copy copies: saved tools and their history, also those
-// of tokens, and the labels of servers. Approvals are for the processes that wait for them.
+// Copied returns the collections that store copy copies: saved tools with their history, also of
+// tokens, and the labels of servers. Approvals stay: they belong to the processes with waiting
+// calls.
 func Copied(cfg *config.Config) []string {
 	names := []string{files.Tools, files.History, serverLabelsKey.Collection}
 	for _, token := range ownTools(cfg) {

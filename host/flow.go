@@ -16,17 +16,18 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// flowState is what information flow needs beside a configuration.
+// flowState is the state of information flow, apart from its configuration.
 type flowState struct {
 	slots   *shadow.Slots
 	servers *ServerLabels
 
 	mu  sync.Mutex
-	box *sandbox.Sandbox // of shadows; nil until there is one
+	box *sandbox.Sandbox // of shadows; nil before the first shadow
 	odd map[string]bool  // servers about whose labels a warning was logged
 }
 
-// openFlow opens what information flow needs. It makes nothing: most processes never need it.
+// openFlow prepares information flow. It creates no file and no sandbox, since most processes need
+// neither.
 func (h *Host) openFlow(cfg *config.Config) {
 	h.flow.slots = shadow.NewSlots(flow.DefaultMaxShadows)
 	if h.fleet != nil {
@@ -37,7 +38,7 @@ func (h *Host) openFlow(cfg *config.Config) {
 	h.flow.servers = NewServerLabels(docs, docs.Close)
 }
 
-// close ends the shadows' sandbox, whose runs have ended.
+// close ends the sandbox of shadows, whose runs have ended.
 func (f *flowState) close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -48,8 +49,8 @@ func (f *flowState) close() error {
 	return err
 }
 
-// shadowBox returns the sandbox of shadows: it has the same guest, but slots and waiting of its
-// own, so that shadows neither take those of runs nor wait for them.
+// shadowBox returns the sandbox of shadows, with the same guest, but separate slots and a separate
+// queue: shadows neither take the slots of runs nor wait for runs.
 func (h *Host) shadowBox() (compose.Sandbox, error) {
 	h.flow.mu.Lock()
 	defer h.flow.mu.Unlock()
@@ -75,7 +76,7 @@ func (h *Host) flowOf(cfg *config.Config, of audience) *compose.Flow {
 	}
 }
 
-// flowSession returns what is remembered of the session of an origin; nil for none.
+// flowSession returns the remembered labels of the session of an origin; nil for none.
 func (h *Host) flowSession(o route.Origin) shadow.Session {
 	called := h.router.Called(o.Session())
 	if called == nil {
@@ -98,8 +99,8 @@ func (s sessionLabels) Flag() { s.of.Give(policy.Given{Flagged: true}) }
 // Flagged implements shadow.Session.
 func (s sessionLabels) Flagged() bool { return s.of.Given().Flagged }
 
-// answerLabels returns the labels of what a client is given by a server itself. The definition
-// of the tool counts, too.
+// answerLabels returns the labels of an answer that a client gets from a server directly. The
+// definition of the tool also counts.
 func (h *Host) answerLabels(server, name string, result []byte) flow.Labels {
 	cfg := h.config().Flow
 	if cfg == nil {
@@ -110,7 +111,7 @@ func (h *Host) answerLabels(server, name string, result []byte) flow.Labels {
 	return rules.Source(server, name, meta)
 }
 
-// oddLabels logs, once for each server, that it says something about labels that is not understood.
+// oddLabels logs, once for each server, unintelligible labels in an answer.
 func (h *Host) oddLabels(server string, ifc []byte) {
 	h.flow.mu.Lock()
 	defer h.flow.mu.Unlock()

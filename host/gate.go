@@ -21,9 +21,8 @@ func newPolicyGate(p *policy.Policy, a *approval.Approver) policyGate {
 	return policyGate{policy.NewEngine(p, time.Now), a}
 }
 
-// Explain returns what policy decides about a client's call of the tool with a public name,
-// if nothing was called before. Without a policy it is allowed. It is false if there is no
-// such tool.
+// Explain returns the decision of policy about a client's first call, of the tool with a public
+// name. Without a policy the call is allowed. Explain reports false for an unknown tool.
 func (h *Host) Explain(client, public string, args []byte) (policy.Decision, bool) {
 	r, ok := h.toolRequest(client, public, args)
 	if !ok {
@@ -37,8 +36,8 @@ func (h *Host) Explain(client, public string, args []byte) (policy.Decision, boo
 	return d, true
 }
 
-// Decide is Explain for the first call in a new session of [Host.Connect]: what other such
-// sessions have called in the last minute counts. Asking does not.
+// Decide is Explain for the first call in a new session of [Host.Connect]: calls of other sessions
+// of Connect in the last minute count. Decide itself does not count as a call.
 func (h *Host) Decide(public string, args []byte) (policy.Decision, bool) {
 	r, ok := h.toolRequest(Name, public, args)
 	if !ok {
@@ -50,7 +49,7 @@ func (h *Host) Decide(public string, args []byte) (policy.Decision, bool) {
 	return h.gate.Engine.Decide(r), true
 }
 
-// toolRequest returns the request of a client that calls the tool with a public name.
+// toolRequest returns the policy request for a client's call of the tool with a public name.
 func (h *Host) toolRequest(client, public string, args []byte) (policy.Request, bool) {
 	entry, ok := h.catalog.Tool(public)
 	r := policy.Request{
@@ -66,8 +65,8 @@ func (h *Host) toolRequest(client, public string, args []byte) (policy.Request, 
 	return r, ok
 }
 
-// denies returns why policy denies a client's call of a saved tool whose durable run goes on;
-// nil if it does not. The call has counted, and has been approved, when the run began.
+// denies returns why policy denies a client's call of a saved tool whose durable run continues; nil
+// for an allowed call. The call was counted and approved when the run began.
 func (h *Host) denies(o route.Origin, name string, args []byte) error {
 	p := compile.Of(&h.config().Policy)
 	if p == nil {

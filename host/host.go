@@ -1,38 +1,11 @@
-// Package host builds a running proxy from a configuration. It is the composition
-// root: it determines which part makes which others, in which order, and which part
-// closes them.
+// Package host builds a running proxy from a configuration: it makes the parts in order, connects
+// them, applies a changed configuration, and closes them. Begin with Host and New.
 //
-//	host.go     Host: start, reload and shutdown
-//	gate.go     which requests policy permits
-//	audience.go what clients with narrowed rights get
-//	serve.go    sessions over stdio, over HTTP, and in the same process
-//	page.go     the page about the Host
-//	pinning.go  the pins of a configuration
-//	inspect.go  what commands and smoke checks need to know of a Host
-//	plans.go    plans of composite calls
-//	runs.go     what the router needs to know of runs
-//	durable.go  runs whose process has died
-//	sessions.go HTTP sessions that go on in another replica
-//	peers.go    how other replicas of a fleet are reached
-//	shared.go   what a replica does with documents of its fleet in the background
-//	signing.go  the key that signs runs
-//	records.go  the journal in the store of a fleet
-//	recorder.go proxied calls in the journal, as configured
-//	reconfig.go how two configurations differ, and what of it can be applied without a restart
-//	saved.go    saved tools for commands
-//	fleet.go    the store in NATS, and that in files to copy from and to (streams.go: what NATS may lose)
-//	probes.go   /healthz and /readyz on the HTTP server
-//	drain.go    a replica that is to end
-//	approvals.go  how people are asked about calls
-//	flow.go     information flow: shadows, and the labels of sessions (serverlabels.go: of servers)
-//	observe.go  what telemetry needs to know of it
-//
-// The packages below host, from the client to the server: front (sessions with
-// clients), route (requests in flight), catalog (the namespaced view), supervise
-// (which upstreams run, and what they listed), upstream (connections to servers),
-// wire (raw JSON-RPC). Composite tools: compose (composite calls), sandbox (wasm
-// instances), builtin (built-in tools), journal (the record of runs and calls), ui (a
-// page about all of it). For all of them: config (settings), budget (shared memory).
+// The packages below, from the client to the server: clients (sessions), proxy/route (requests in
+// flight), proxy/catalog (the namespaced lists), servers/supervise (running upstreams), servers
+// (connections to servers), mcp/wire (raw JSON-RPC). Composite tools: script/compose (composite
+// calls), script/sandbox (wasm instances), proxy/builtin (built-in tools), journal (the record of
+// runs and calls), ui (the page). For all of them: config (settings), mcp/budget (shared memory).
 package host
 
 import (
@@ -75,10 +48,10 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/ui"
 )
 
-// Name is the name of the product that clients and upstreams see.
+// Name is the product name that clients and upstreams see.
 const Name = "mcp-metatool"
 
-// Clients says what clients a Host has; see supervise.Clients.
+// Clients is the kind of clients of a Host; see supervise.Clients.
 type Clients = supervise.Clients
 
 // The values of Clients.
@@ -92,29 +65,28 @@ const (
 type Options struct {
 	// Version of the product.
 	Version string
-	// Clients says what clients there are.
+	// Clients is the kind of clients of the Host.
 	Clients Clients
-	// Log gets all log records. It must mask the configuration's secrets itself
+	// Log gets all log records, and must mask the configuration's secrets
 	// (config.NewMaskingHandler).
 	Log *slog.Logger
 	// Whole is compose.Options.Whole: results of scripts are for people and programs.
 	Whole bool
 	// CacheDir keeps compiled guests between runs; "" for none.
 	CacheDir string
-	// Sandbox is shared with others, and Close does not close it. Nil: the Host makes
-	// its own.
+	// Sandbox is a shared sandbox, which Close leaves open. Nil: the Host makes a sandbox.
 	Sandbox *sandbox.Sandbox
-	// DurableRuns returns what keeps the logs of durable runs in place of what would; nil: that
-	// does.
+	// DurableRuns wraps or replaces the store of the logs of durable runs; nil: the store is used
+	// as given.
 	DurableRuns func(durable.Store) durable.Store
-	// DurableTTL is how long a process has a durable run unless it says so again; 0 means
+	// DurableTTL is the life of a lease of a durable run without renewal; 0 means
 	// durable.DefaultTTL.
 	DurableTTL time.Duration
-	// NoScripts says that no script will run, so that a sandbox is not made ready.
+	// NoScripts promises that no script will run, so that New prepares no sandbox.
 	NoScripts bool
-	// Idle says that perhaps no script will run, so that a sandbox is made ready only for the first.
+	// Idle expects no script, so that New prepares a sandbox only for the first script.
 	Idle bool
-	// Telemetry follows requests and runs; nil: nothing does. Close does not close it.
+	// Telemetry follows requests and runs; nil for none. Close does not close Telemetry.
 	Telemetry *telemetry.Telemetry
 	Runs      compose.Observer // sees the runs of scripts in place of Telemetry; nil: Telemetry does
 	// Person, when set, decides about calls for which policy says "ask", in place of
@@ -128,13 +100,13 @@ type Options struct {
 // Host is a running proxy. Its methods are safe for concurrent use.
 type Host struct {
 	opts       Options
-	pageAccess *ui.Access // for the page that ServeHTTPOn serves; nil for none
+	pageAccess *ui.Access // for the page of ServeHTTPOn; nil for none
 	now        atomic.Pointer[settings]
 	web        atomic.Pointer[streamable.Handler] // nil unless ServeHTTPOn runs
 
 	sandbox   *sandbox.Sandbox
 	room      savedRoom
-	shared    *savedTools                            // of all clients that do not have their own
+	shared    *savedTools                            // of all clients without saved tools of their own
 	own       atomic.Pointer[map[string]*savedTools] // by the name of the token; the map does not change
 	recorder  *recorder
 	catalog   *catalog.Catalog
@@ -151,9 +123,9 @@ type Host struct {
 	fleet     *fleet.Fleet    // nil without NATS
 	ring      *sealed.Ring    // the keys of fleet
 	peers     *peer.Link      // with the other replicas; nil without NATS
-	inFleet   *sharedWork     // what is done in the background in a fleet
+	inFleet   *sharedWork     // work on documents of the fleet in the background
 	homes     *home.Finder    // the same
-	records   *shared.Journal // the journal in the store of fleet; nil without one
+	records   *shared.Journal // the journal in the store of fleet; nil without a fleet
 	drain     *drain
 
 	flow    flowState
@@ -161,7 +133,7 @@ type Host struct {
 	// searching and reading are the turns of work on lists and catalogs, and of reading the
 	// journal.
 	searching, reading *budget.Turns
-	unwatched          func() // ends what telemetry asks
+	unwatched          func() // ends the use of state by telemetry
 	// See the constants; tests on a busy machine give more.
 	shutdownTime, restTime time.Duration
 
@@ -169,7 +141,7 @@ type Host struct {
 	reloading reloading
 }
 
-// turnTime is how long a turn of such work lasts at most.
+// turnTime bounds one turn of searching and reading.
 const turnTime = time.Minute
 
 // New starts everything except sessions, and returns at once: upstreams connect and
@@ -270,13 +242,12 @@ func (f handler) CallTool(ctx context.Context, name string, call route.Call) wir
 	return f(ctx, name, call)
 }
 
-// settings is the current configuration with the parts that are made for each
-// configuration.
+// settings is the current configuration with the parts made for it.
 type settings struct {
 	cfg   *config.Config
-	*part // for clients whose rights are not narrowed
-	// narrowed are the parts for other clients, by bearer.Rights.View, and before those of
-	// the configuration before, until nobody has these rights any more.
+	*part // for clients with full rights
+	// narrowed are the parts for other clients, by bearer.Rights.View, and before the parts of the
+	// previous configuration, until no client has the old rights.
 	narrowed, before map[string]*part
 }
 
@@ -291,8 +262,8 @@ type part struct {
 // noRights is the reply to a client whose token is no longer valid.
 var noRights = wire.Reply{Error: wire.Errorf(wire.CodeInternal, "the token of this client is no longer valid").Raw()}
 
-// settings makes the settings of a configuration. Its sources and Scopes must have been
-// set in the catalog.
+// settings makes the settings of a configuration, whose sources and Scopes the catalog must already
+// have.
 func (h *Host) settings(cfg *config.Config) *settings {
 	s := &settings{cfg: cfg, part: h.part(cfg, h.everybody()), narrowed: map[string]*part{}}
 	for _, a := range h.audiences(h.rightsOf(cfg)) {
@@ -379,19 +350,18 @@ func sources(cfg *config.Config) []catalog.Source {
 // config returns the current configuration.
 func (h *Host) config() *config.Config { return h.now.Load().cfg }
 
-// Reload switches to another configuration and returns how it differs from the
-// previous one. Upstreams that were added are started. Those that were removed or
-// changed finish their calls in flight and are then closed. Those that are started or
-// reached in the same way as before are not interrupted. Sessions are notified of the
-// lists that change.
+// Reload switches to another configuration and returns the differences from the previous
+// configuration. Added upstreams are started. Removed and changed upstreams finish their calls in
+// flight and are then closed. Upstreams that are started or reached in the same way as before are
+// not interrupted. Sessions are notified of changed lists.
 //
-// Settings that cannot change at run time keep their values. Reload does not wait for
-// upstreams. The error is wire.ErrClosed if the Host is closed.
+// Settings that cannot change at run time keep their values. Reload does not wait for upstreams.
+// The error is wire.ErrClosed if the Host is closed.
 func (h *Host) Reload(cfg *config.Config) (Changes, error) {
 	h.reloading.Lock()
 	defer h.reloading.Unlock()
 	if err := brokenUpstreams(h.config(), cfg); err != nil {
-		return Changes{}, err // what works goes on
+		return Changes{}, err // the working upstreams go on
 	}
 	changes, cfg := compareConfigs(h.opts.Clients, h.config(), cfg)
 	if h.ring != nil {
@@ -400,9 +370,9 @@ func (h *Host) Reload(cfg *config.Config) (Changes, error) {
 		}
 		h.fleet.KeysChanged()
 	}
-	h.gate.SetPolicy(compile.Of(&cfg.Policy)) // first, so that nothing new is called before it is decided about
-	// The sources are set before their upstreams start, because these may list at
-	// once, and because names must no longer resolve to upstreams that are removed.
+	h.gate.SetPolicy(compile.Of(&cfg.Policy)) // first, so that the old policy decides about no call of a new upstream
+	// The sources are set before their upstreams start, because the new upstreams may list at once,
+	// and because names must no longer resolve to removed upstreams.
 	rights := h.rightsOf(cfg)
 	if err := h.openStores(cfg); err != nil {
 		return Changes{}, err
@@ -413,7 +383,7 @@ func (h *Host) Reload(cfg *config.Config) (Changes, error) {
 	h.recorder.Configure(cfg)
 	now := h.settings(cfg)
 	h.now.Store(now)
-	h.setBuiltins() // before somebody gets new rights
+	h.setBuiltins() // before a client gets new rights
 	for _, saved := range *h.own.Load() {
 		h.refresh(saved)
 	}
@@ -429,8 +399,8 @@ func (h *Host) Reload(cfg *config.Config) (Changes, error) {
 	return changes, nil
 }
 
-// admit sets who may connect to the HTTP front end to what the current configuration
-// says. The caller holds h.reloading.
+// admit gives the HTTP front end the access rules of the current configuration. The caller holds
+// h.reloading.
 func (h *Host) admit() {
 	if web := h.web.Load(); web != nil {
 		web.SetAccess(access(h.config().HTTP))
@@ -443,23 +413,22 @@ func access(settings config.HTTP) streamable.Access {
 	}
 }
 
-// LimitHeap limits the heap of the whole process to what max_total_memory leaves of
-// the memory of the machine or container; see budget.Budget.LimitHeap.
+// LimitHeap limits the heap of the whole process to the memory of the machine or container minus
+// max_total_memory; see budget.Budget.LimitHeap.
 func (h *Host) LimitHeap() { h.sandbox.Budget().LimitHeap() }
 
-// shutdownTime bounds the shutdown of the upstreams, and restTime that of everything
-// else. Together with the end of a session (front.Session.Serve), the shutdown takes
-// less than five seconds after a signal.
+// shutdownTime bounds the shutdown of the upstreams, and restTime the shutdown of all other parts.
+// Together with the end of a session (clients.ServeStdio), the shutdown takes less than five
+// seconds after a signal.
 const (
 	shutdownTime = 2300 * time.Millisecond
 	restTime     = 500 * time.Millisecond
 )
 
-// Close ends the upstreams, all of their processes, and everything else. The sessions
-// must have ended before. Close does not wait for what a session left behind because
-// its client does not read (front.ErrStalled), nor for the guest if it is just being
-// compiled or freed, which ends by itself. Close may be called again, also
-// concurrently; it then waits for what is left.
+// Close ends the upstreams with all of their processes, and all other parts. The sessions must have
+// ended before. Close does not wait for an abandoned session, whose client does not read
+// (clients.ErrStalled), nor for the guest while the guest is compiled or freed, which ends by
+// itself. Close may be called again, also concurrently, and then waits for the rest.
 func (h *Host) Close() error {
 	defer h.recorder.Close()
 	h.unwatched()
@@ -467,13 +436,13 @@ func (h *Host) Close() error {
 	begun := time.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), h.shutdownTime)
 	defer cancel()
-	suspended := h.durable.close(ctx) // first, so that what ends now ends no run
+	suspended := h.durable.close(ctx) // first, so that the shutdown of other parts ends no durable run
 	h.router.Close()
 	closed := h.upstreams.Close(ctx)
 	h.pins.Close()
 	stored, boxed := inBackground(h.closeAll), inBackground(h.closeSandbox)
 	ended, err := awaitUntil(time.Now().Add(h.restTime), boxed)
-	if !ended && h.sandbox.Active() > 0 { // otherwise it is the end of compiling the guest, or of freeing it
+	if !ended && h.sandbox.Active() > 0 { // otherwise the guest is still compiled or freed
 		err = errors.New("shutdown: a run in the sandbox did not end in time")
 	}
 	closed = errors.Join(closed, err)
@@ -484,7 +453,7 @@ func (h *Host) Close() error {
 	h.homes.Close()
 	h.peers.Close()
 	h.recorder.Close()
-	h.records.Close() // what the recorder has written last is shipped, too
+	h.records.Close() // ships also the last records of the recorder
 	return errors.Join(suspended, closed, err, h.closeShared())
 }
 
