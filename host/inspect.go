@@ -28,27 +28,26 @@ func (h *Host) Settle(ctx context.Context) {
 // Prepared is [sandbox.Sandbox.Prepared].
 func (h *Host) Prepared() int { return h.sandbox.Prepared() }
 
-// AwaitOwner waits until the server to which a tool belongs by its prefix has started, for the
-// server's timeout at most, whatever startup_wait says. It is for commands with one call: when such
-// a command is tried again in a moment, its servers begin to start again.
+// AwaitOwner waits until the server of a tool, according to the prefix, has started, for the
+// server's timeout at most, regardless of startup_wait. AwaitOwner is for commands with one call:
+// the next attempt of a command starts its servers again.
 func (h *Host) AwaitOwner(ctx context.Context, tool string) { h.upstreams.AwaitOwner(ctx, tool) }
 
 // Upstreams waits until every upstream has started or failed, or ctx ends, and
 // returns their states in the order of the configuration.
 func (h *Host) Upstreams(ctx context.Context) []servers.Status { return h.upstreams.Statuses(ctx) }
 
-// Status returns the state of a shared upstream; false if there is none of that
-// name.
+// Status returns the state of a shared upstream; false for an unknown name.
 func (h *Host) Status(server string) (servers.Status, bool) { return h.upstreams.Status(server) }
 
-// Snapshot waits until a shared upstream has started, and returns its handshake and
-// lists; see supervise.Upstreams.Snapshot.
+// Snapshot waits until a shared upstream has started, and returns its handshake and lists; see
+// supervise.Upstreams.Snapshot.
 func (h *Host) Snapshot(ctx context.Context, server string) (supervise.Snapshot, error) {
 	return h.upstreams.Snapshot(ctx, server)
 }
 
-// Request sends a request to a shared upstream that no session has made, to see
-// whether the upstream answers.
+// Request sends a request without a session to a shared upstream, to see whether the upstream
+// answers.
 func (h *Host) Request(ctx context.Context, server string, call wire.Call) (wire.Reply, error) {
 	return h.upstreams.Request(ctx, server, call)
 }
@@ -70,20 +69,20 @@ func (h *Host) Problems() []string {
 	return lines
 }
 
-// ListProblems is Problems with what to do about each.
+// ListProblems is Problems with a remedy for each problem.
 func (h *Host) ListProblems() []catalog.Problem { return h.catalog.Problems() }
 
 // Names returns the public names of the tools and prompts of upstreams.
 func (h *Host) Names() []catalog.Name { return h.catalog.Names() }
 
-// Listed returns the tools that clients see: built-in tools, saved tools, and those of
-// upstreams, also of ones that have not been started, as far as their lists are remembered.
+// Listed returns the tools that clients see: built-in tools, saved tools, and tools of upstreams,
+// including the remembered lists of upstreams that have not been started.
 func (h *Host) Listed() []catalog.Entry { return h.catalog.Listed() }
 
-// Composer returns a Composer that runs tools as the Host does, except that scripts
-// call the upstreams that wrap returns, given those of the Host. Its runs are not
-// counted. Their time and seed are those of runs with mocks, because they are recorded
-// for these.
+// Composer returns a Composer that runs tools as the Host does, except that scripts call the
+// upstreams returned by wrap, which gets the upstreams of the Host. Runs of the Composer are not
+// counted. Their time and seed are the time and seed of runs with mocks, because tests record these
+// runs for mocks.
 func (h *Host) Composer(wrap func(compose.Upstreams) compose.Upstreams) *compose.Composer {
 	options := h.now.Load().options
 	options.Upstreams, options.Executed = wrap(options.Upstreams), nil
@@ -91,8 +90,7 @@ func (h *Host) Composer(wrap func(compose.Upstreams) compose.Upstreams) *compose
 	return compose.New(options)
 }
 
-// Inspect analyses a script in the sandbox without running it; see
-// compose.Composer.Inspect.
+// Inspect analyses a script in the sandbox without running it; see compose.Composer.Inspect.
 func (h *Host) Inspect(ctx context.Context, name, code string) (abi.Lint, error) {
 	return h.now.Load().composer.Inspect(ctx, name, code)
 }
@@ -108,14 +106,14 @@ func (h *Host) Lint(ctx context.Context, name, code string) ([]compose.Warning, 
 	return h.now.Load().composer.Lint(ctx, name, code)
 }
 
-// Permissions derives what a tool may call; see compose.Composer.Permissions.
+// Permissions derives the calls that a tool may make; see compose.Composer.Permissions.
 func (h *Host) Permissions(ctx context.Context, def tools.Definition) (*tools.Permissions, []tools.Violation, error) {
 	return h.now.Load().composer.Permissions(ctx, def)
 }
 
-// ScriptNames returns what scripts can call, as far as it is known. The keys are the
-// script names of servers, including abi.Composites. The values are the tools in list
-// order, as they are written in a script: .search or ["odd name"].
+// ScriptNames returns the known tools that scripts can call. The keys are the script names of
+// servers, including abi.Composites. The values are the tools in list order, as written in a
+// script: .search or ["odd name"].
 func (h *Host) ScriptNames() map[string][]string {
 	names := map[string][]string{abi.Composites: nil}
 	for _, s := range h.catalog.Servers() {

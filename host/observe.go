@@ -12,7 +12,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/telemetry"
 )
 
-// isTool reports whether agents can call a tool by that name.
+// isTool reports whether agents can call a tool with the name.
 func (h *Host) isTool(name string) bool {
 	_, ok := h.catalog.Tool(name)
 	return ok

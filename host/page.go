@@ -31,21 +31,21 @@ func (p page) CheckServer(ctx context.Context, server string) ([]health.Report, 
 	reports := make([][]health.Report, len(all))
 	var checks sync.WaitGroup
 	for i := range all {
-		checks.Go(func() { reports[i], _ = p.upstreams.CheckHealth(ctx, nil, all[i].Name) }) // it fails for what a reload has removed
+		checks.Go(func() { reports[i], _ = p.upstreams.CheckHealth(ctx, nil, all[i].Name) }) // the check fails for servers that a reload has removed
 	}
 	checks.Wait()
 	return slices.Concat(reports...), nil
 }
 
-// errNoClient says that a call of the page would take the place of the client.
+// errNoClient refuses a call of the page that would take the place of the client.
 var errNoClient = errors.New("the client of this process has not initialized its session yet (try again when it has)")
 
-// CallTool implements ui.Proxy, with a session of its own for each call.
+// CallTool implements ui.Proxy, with a separate session for each call.
 func (p page) CallTool(ctx context.Context, name string, arguments []byte, progress func([]byte)) (wire.Reply, error) {
 	if !p.upstreams.Introduced() {
 		return wire.Reply{}, errNoClient
 	}
-	c, err := p.Connect(context.WithoutCancel(ctx), nil) // it outlives ctx, so that the call can be cancelled in it
+	c, err := p.Connect(context.WithoutCancel(ctx), nil) // the session outlives ctx, so that the call can be cancelled in the session
 	if err != nil {
 		return wire.Reply{}, err
 	}
@@ -56,8 +56,8 @@ func (p page) CallTool(ctx context.Context, name string, arguments []byte, progr
 	return c.Call(ctx, wire.Call{Method: protocol.MethodToolsCall, Params: params.Bytes(), Progress: progress})
 }
 
-// Page returns the handler of the page about h, for those who have access. Its streams
-// end with ctx; then it must be closed.
+// Page returns the handler of the page about h, for people with access. The streams of the page end
+// with ctx; afterwards, the caller must close the handler.
 func (h *Host) Page(ctx context.Context, access *ui.Access) *ui.Handler {
 	opts := ui.Options{
 		Access: access, Version: h.opts.Version, Proxy: page{h}, Catalog: h.catalog, Approvals: h.approvals, Store: h.shared.Store, Log: h.opts.Log,
@@ -71,8 +71,8 @@ func (h *Host) Page(ctx context.Context, access *ui.Access) *ui.Handler {
 	return ui.New(ctx, opts)
 }
 
-// OfferPage makes ServeHTTPOn serve the page too, for those who have access. It must be
-// called before ServeHTTPOn.
+// OfferPage makes ServeHTTPOn also serve the page, for people with access. The caller must call
+// OfferPage before ServeHTTPOn.
 func (h *Host) OfferPage(access *ui.Access) { h.pageAccess = access }
 
 // maxPageConnections is how many connections a server of only the page has at a time.

@@ -36,8 +36,8 @@ func (h *Host) newPeers() *peer.Link {
 	})
 }
 
-// newSealer makes the Sealer for what clients return with their answers, for a command. All
-// processes with the same store, and all replicas of a fleet, have the same key.
+// newSealer makes the Sealer for the state that clients return with their answers, for a command.
+// All processes with the same store, and all replicas of a fleet, have the same key.
 func newSealer(cfg *config.Config, log *slog.Logger) *requeststate.Sealer {
 	if len(cfg.Store.NATS) > 0 {
 		if ring, err := fleetRing(cfg); err == nil { // else nothing of the fleet can be used
@@ -69,7 +69,7 @@ func fleetSealer(fleet, id string, keys func(purpose string) [][]byte) *requests
 	})
 }
 
-// replicas returns what the router needs to know of other replicas; nil without a fleet.
+// replicas returns the router's access to other replicas; nil without a fleet.
 func (h *Host) replicas() route.Replicas {
 	if h.fleet == nil {
 		return nil
@@ -84,7 +84,7 @@ func (h *Host) replicas() route.Replicas {
 	return h.homes
 }
 
-// claims returns what decides who continues a run.
+// claims returns the Claims that decide which process continues a run.
 func (h *Host) claims(log *journal.Log) compose.Claims {
 	if h.fleet == nil {
 		return log
@@ -107,11 +107,11 @@ func (c fleetClaims) Claim(id string) error {
 	return nil
 }
 
-// peerScheme begins the URL at which others reach a replica.
+// peerScheme begins the URL at which other replicas reach a replica.
 const peerScheme = "https://"
 
 // servePeers answers requests of other replicas with handler, until stop is called. Without a
-// fleet nobody listens.
+// fleet, servePeers does not listen.
 func (h *Host) servePeers(ctx context.Context, handler http.Handler) (stop func(), err error) {
 	if h.peers == nil {
 		return func() {}, nil
@@ -136,11 +136,11 @@ func (h *Host) servePeers(ctx context.Context, handler http.Handler) (stop func(
 	}, nil
 }
 
-// findAddressTime bounds how long it takes to find out under which address others see us.
+// findAddressTime bounds the search for the address under which other replicas reach this machine.
 const findAddressTime = 2 * time.Second
 
-// peerAddress returns where other replicas reach a listener. If it listens on all addresses of
-// the machine, that is the one from which NATS is reached.
+// peerAddress returns the address at which other replicas reach a listener. A listener on all
+// addresses of the machine gets the address from which NATS is reached.
 func peerAddress(ctx context.Context, on net.Addr, settings *config.Store) string {
 	if settings.PeerAddress != "" {
 		return settings.PeerAddress

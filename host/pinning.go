@@ -16,7 +16,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// PinSettings returns what a configuration says about pins.
+// PinSettings returns the settings of a configuration about pins.
 func PinSettings(cfg *config.Config) pins.Settings {
 	masker := cfg.NewMasker()
 	s := pins.Settings{
@@ -29,7 +29,7 @@ func PinSettings(cfg *config.Config) pins.Settings {
 	return s
 }
 
-// pinSettings returns what a configuration says about the pins of the Host.
+// pinSettings returns the settings of a configuration about the pins of the Host.
 func (h *Host) pinSettings(cfg *config.Config) pins.Settings {
 	s := PinSettings(cfg)
 	if h.fleet != nil && cfg.PinsShared() {
@@ -40,15 +40,15 @@ func (h *Host) pinSettings(cfg *config.Config) pins.Settings {
 
 // Pins are the pins of a configuration, for commands.
 type Pins struct {
-	// Data is what a file with them has; nil if there are none.
+	// Data is the content of a file with the pins; nil without pins.
 	Data []byte
-	// Write replaces them. The error is change.ErrChanged if they are others now. Nil: they are
-	// in the file cfg.PinsPath.
+	// Write replaces the pins. The error is change.ErrChanged if the pins have changed since
+	// ReadPins. Nil: the pins are in the file cfg.PinsPath.
 	Write func(ctx context.Context, after []byte) error
 	end   func() error
 }
 
-// Close releases what Write uses.
+// Close releases the store of Write.
 func (p *Pins) Close() error {
 	if p.end == nil {
 		return nil

@@ -37,8 +37,8 @@ func fleetPlans(docs store.Store, ring *sealed.Ring) *plan.Store {
 	return plan.NewStoreIn(plan.InFleet(docs, time.Now), sealer, time.Now)
 }
 
-// PlanStore returns the plans of a configuration, for commands that start nothing else. The
-// caller must call end.
+// PlanStore returns the plans of a configuration for a command without a Host. The caller must call
+// end.
 func PlanStore(ctx context.Context, cfg *config.Config, log *slog.Logger) (plans *plan.Store, end func() error, err error) {
 	if len(cfg.Store.NATS) == 0 {
 		return plan.NewStore(plansDir(cfg), newSealer(cfg, log), time.Now), func() error { return nil }, nil

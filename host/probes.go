@@ -16,12 +16,12 @@ const (
 	readyPath = "/readyz"
 )
 
-// lostStreams says what is the matter if the fleet has lost its store. The error itself may have
-// addresses, and everybody may read /readyz.
+// lostStreams is the message if the fleet has lost its store. The error itself may contain
+// addresses, and any client may read /readyz.
 var lostStreams = store.ErrMissing.Error()
 
-// problems returns a function that says what does not work here apart from servers, for
-// health_check of clients with these rights.
+// problems returns a function that lists the problems of the Host apart from servers, for
+// health_check of clients with the rights.
 func (h *Host) problems(of *bearer.Rights) func() []string {
 	return func() (found []string) {
 		if h.fleet.Lost() != nil {
@@ -34,11 +34,11 @@ func (h *Host) problems(of *bearer.Rights) func() []string {
 	}
 }
 
-// ready reports whether this process should get requests, or else what it waits for: scripts
-// can run, no upstream is starting for the first time, it does not drain, and the store of the
-// fleet, if there is one, has answered once, and has not lost what it had. A store that is away later
-// does not matter, since forwarding goes on, and it is away for all replicas. Nor does an upstream
-// that cannot be started: the others work.
+// ready reports whether this process should get requests, or else the reason to wait. A ready
+// process can run scripts, starts no upstream for the first time, and does not drain. In a fleet,
+// the store has answered once, and has not lost its documents. A store that is away later does not
+// matter, since forwarding continues, and the store is away for all replicas. An upstream that
+// cannot be started does not matter either: the other upstreams work.
 func (h *Host) ready() (waitsFor string, ok bool) {
 	if h.drain.begun.Err() != nil {
 		return "this replica drains", false

@@ -22,12 +22,12 @@ type reloading struct {
 	refused atomic.Pointer[string]
 }
 
-// RefusedReload keeps why the configuration could not be reloaded, for clients and people; "" if it
-// could. The text has no secrets.
+// RefusedReload keeps why the configuration could not be reloaded, for clients and people; "" after
+// a successful reload. The text must have no secrets.
 func (h *Host) RefusedReload(why string) { h.reloading.refused.Store(&why) }
 
-// refusedFor says that the configuration could not be reloaded; "" if it could. The reason can name
-// what a token hides.
+// refusedFor returns the message about a refused reload; "" after a successful reload. Clients with
+// narrowed rights do not get the reason, which can name hidden servers.
 func (r *reloading) refusedFor(of *bearer.Rights) string {
 	why := r.refused.Load()
 	if why == nil || *why == "" {
@@ -40,14 +40,14 @@ func (r *reloading) refusedFor(of *bearer.Rights) string {
 	return "the configuration has changed, but is not in use: " + reason
 }
 
-// Changes describes how a configuration differs from the previous one. It contains names
-// of upstreams and settings, but no values.
+// Changes are the differences of a configuration from the previous configuration: names of
+// upstreams and settings, without values.
 type Changes struct {
-	// Upstreams are the upstreams that differ, in the order of the new configuration,
-	// with removed ones last.
+	// Upstreams are the changed upstreams, in the order of the new configuration, with removed
+	// upstreams last.
 	Upstreams []UpstreamChange
-	// Settings are the settings that have been applied; Restart are those that need a
-	// restart. Both have TOML names: "execution.timeout".
+	// Settings are the applied settings, and Restart the settings that need a restart, with TOML
+	// names: "execution.timeout".
 	Settings, Restart []string
 }
 
@@ -55,8 +55,8 @@ type Changes struct {
 type UpstreamChange struct {
 	Name string
 	Kind ChangeKind
-	// Settings are the TOML names of the settings that differ, such as "env"; none for
-	// an upstream that was added or removed.
+	// Settings are the TOML names of the changed settings, for example "env"; none for an added or
+	// removed upstream.
 	Settings []string
 }
 
@@ -90,7 +90,7 @@ func (c Changes) Lines() []string {
 	return lines
 }
 
-// compareConfigs returns how next differs from old, and the configuration to apply: next, but
+// compareConfigs returns the differences of next from old, and the configuration to apply: next,
 // with the settings of old that cannot change at run time.
 func compareConfigs(clients supervise.Clients, old, next *config.Config) (Changes, *config.Config) {
 	c := Changes{Upstreams: compareUpstreams(clients, old, next)}
@@ -98,7 +98,7 @@ func compareConfigs(clients supervise.Clients, old, next *config.Config) (Change
 	adopted.Path, adopted.Searched, adopted.Secrets = next.Path, next.Searched, next.Secrets
 	adopted.Upstreams, adopted.Builtins, adopted.Plan, adopted.Durable, adopted.Flow = next.Upstreams, next.Builtins, next.Plan, next.Durable, next.Flow
 	adopted.StartupWait, adopted.InputTimeout, adopted.Debug = next.StartupWait, next.InputTimeout, next.Debug
-	if len(differences("policy.", old.Policy, next.Policy)) > 0 { // else what it has decided stays decided
+	if len(differences("policy.", old.Policy, next.Policy)) > 0 { // otherwise the old policy keeps its decisions
 		adopted.Policy = next.Policy
 	}
 	adopted.Pins, adopted.PinsFile = next.Pins, next.PinsFile
@@ -118,15 +118,15 @@ func compareConfigs(clients supervise.Clients, old, next *config.Config) (Change
 
 	c.Settings = differences("", *old, adopted)
 	c.Restart = differences("", adopted, *next)
-	if clients != supervise.ManyClients { // there is no HTTP server
+	if clients != supervise.ManyClients { // without an HTTP server
 		isHTTP := func(s string) bool { return strings.HasPrefix(s, "http.") }
 		c.Settings, c.Restart = slices.DeleteFunc(c.Settings, isHTTP), slices.DeleteFunc(c.Restart, isHTTP)
 	}
 	return c, &adopted
 }
 
-// brokenUpstreams returns what is wrong with the entries of upstreams that were right in old, nil if
-// there are none.
+// brokenUpstreams returns the mistakes in entries of upstreams that were right in old; nil for
+// none.
 func brokenUpstreams(old, next *config.Config) error {
 	right := map[string]bool{}
 	for _, u := range supervise.Enabled(old) {
@@ -157,7 +157,7 @@ func compareUpstreams(clients supervise.Clients, old, next *config.Config) []Ups
 		}
 		settings := differences("", *was, *u)
 		if len(settings) == 0 && !slices.Equal(was.References, u.References) {
-			settings = []string{"references"} // one became the same text, or the other way round
+			settings = []string{"references"} // a reference became the same text, or a text a reference
 		}
 		if len(settings) == 0 && !config.SameInvalid(was, u) {
 			settings = []string{"mistakes"}
@@ -219,8 +219,7 @@ func switched(table string, a, b config.Builtins) []string {
 	return keys
 }
 
-// notSettings are fields of the configuration that are not settings, or that are compared
-// separately.
+// notSettings are fields of the configuration that are not settings, or are compared separately.
 var notSettings = map[string]bool{"Path": true, "Searched": true, "Secrets": true, "Upstreams": true, "References": true, "Invalid": true}
 
 // settingName returns the TOML name of a field.

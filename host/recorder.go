@@ -22,18 +22,16 @@ type recorderOptions struct {
 	// Announce sends clients a log message when calls are not recorded, and when they
 	// are recorded again; see route.Router.Announce.
 	Announce func(level, logger, text string)
-	// Logger is the logger name that is passed to Announce.
+	// Logger is the logger name for Announce.
 	Logger string
-	// Fleet keeps what is recorded in the store of a fleet, too; nil without one.
+	// Fleet also keeps the records in the store of a fleet; nil without a fleet.
 	Fleet journal.Fleet
-	// Signer returns what signs runs by a configuration; nil if nothing does. A nil Signer is the
-	// same.
+	// Signer returns the signer of runs by a configuration; nil for none. Signer itself may be nil.
 	Signer func(*config.Config) seal.Signer
 	Log    *slog.Logger
 }
 
-// recorder records proxied calls. It implements route.Observer and is safe for concurrent
-// use.
+// recorder records proxied calls. It implements route.Observer and is safe for concurrent use.
 type recorder struct {
 	opts     recorderOptions
 	journal  *journal.Log // nil if nothing is recorded
@@ -41,11 +39,11 @@ type recorder struct {
 	masker   *config.Masker
 	start    time.Time
 	proxied  atomic.Value                  // config.Proxied: how much of a call is recorded
-	last     atomic.Pointer[sessionClient] // the client whose call was recorded last
+	last     atomic.Pointer[sessionClient] // the client of the last recorded call
 }
 
-// newRecorder opens the journal of a configuration, if it is enabled there. The caller
-// must Close the recorder.
+// newRecorder opens the journal of a configuration, if the configuration enables the journal. The
+// caller must Close the recorder.
 func newRecorder(cfg *config.Config, opts recorderOptions) *recorder {
 	r := &recorder{opts: opts, masker: cfg.NewMasker(), start: time.Now()}
 	r.redactor = config.NewRedactor(r.masker, cfg.Journal.Redact)
@@ -115,7 +113,7 @@ func (r *recorder) Observes() bool {
 // Observe implements route.Observer.
 func (r *recorder) Observe(call route.ObservedCall) { r.journal.Proxied(r.entry(call)) }
 
-// ObserveAsync implements route.AsyncObserver. It refuses whole answers, which are too
+// ObserveAsync implements route.AsyncObserver. ObserveAsync refuses whole answers, which are too
 // much work for one goroutine.
 func (r *recorder) ObserveAsync(call route.ObservedCall, then func()) bool {
 	return r.proxied.Load() != config.ProxiedFull && r.journal.ProxiedAsync(r.entry(call), then)
@@ -148,15 +146,14 @@ func (r *recorder) entry(call route.ObservedCall) journal.Proxied {
 	return p
 }
 
-// sessionClient is the sender of a request, with the params of initialize that describe
-// it.
+// sessionClient is the sender of a request, with its params of initialize.
 type sessionClient struct {
 	params []byte
 	journal.Client
 }
 
-// client returns the sender of a request. It caches the last one, so that the params are
-// not parsed for each call.
+// client returns the sender of a request. The recorder caches the last sender, so as not to parse
+// the params for each call.
 func (r *recorder) client(origin route.Origin) journal.Client {
 	params, id := origin.Client(), origin.Session().ID()
 	token := origin.Session().TokenName()

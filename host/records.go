@@ -16,7 +16,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/store"
 )
 
-// openRecords begins to keep the journal in the store of the fleet, if there is one.
+// openRecords begins to keep the journal in the store of the fleet, if h has a fleet.
 func (h *Host) openRecords(cfg *config.Config) {
 	if h.fleet == nil || !cfg.Journal.Enabled {
 		return
@@ -32,8 +32,8 @@ func sharedOptions(cfg *config.Config, s store.Store, away func() error, log *sl
 	}
 }
 
-// storeAway returns why the store of the fleet cannot be used now, which is an *awayError; nil if
-// it can.
+// storeAway returns why the store of the fleet cannot be used now, as an *awayError; nil for a
+// store that answers.
 func (h *Host) storeAway() error {
 	away := h.fleet.Away()
 	if away == nil {
@@ -42,7 +42,7 @@ func (h *Host) storeAway() error {
 	return &awayError{time.Since(away.Since), away.Err}
 }
 
-// awayError says that the store of the fleet does not answer. It is a store.ErrUnavailable.
+// awayError is the error of a fleet's store that does not answer. It is a store.ErrUnavailable.
 type awayError struct {
 	since time.Duration
 	err   error // why
@@ -56,7 +56,7 @@ func (e *awayError) Error() string {
 // Unwrap makes errors.Is find store.ErrUnavailable and why.
 func (e *awayError) Unwrap() []error { return []error{store.ErrUnavailable, e.err} }
 
-// journalFleet is what a Log needs to know of the fleet; nil without one.
+// journalFleet returns the fleet for a Log; nil without a fleet.
 func (h *Host) journalFleet() journal.Fleet {
 	if h.records == nil {
 		return nil // not a nil *shared.Journal in an interface
@@ -64,7 +64,7 @@ func (h *Host) journalFleet() journal.Fleet {
 	return h.records
 }
 
-// setRecords sets how runs are found, and who continues one.
+// setRecords sets the options that find runs and decide which process continues a run.
 func (h *Host) setRecords(options *compose.Options) {
 	log := h.recorder.Journal()
 	if log == nil {
@@ -75,8 +75,8 @@ func (h *Host) setRecords(options *compose.Options) {
 	options.Claims = h.claims(log)
 }
 
-// journalReader returns the Reader of what is read for tasks, for runs that go on, and for the
-// page. Its memory is that of the host itself in the budget of all messages.
+// journalReader returns the Reader for tasks, for continued runs, and for the page. Its memory
+// belongs to the host itself in the budget of all messages.
 func (h *Host) journalReader(log *journal.Log) journal.Reader {
 	r := log.Reader()
 	r.Room = journal.RoomIn(h.sandbox.Budget(), nil)
@@ -86,7 +86,7 @@ func (h *Host) journalReader(log *journal.Log) journal.Reader {
 // maxSession is how old the runs of a session can be when a replica starts.
 const maxSession = 48 * time.Hour
 
-// sessionRuns are the runs that clients can ask for.
+// sessionRuns returns the runs that clients can ask for.
 func (h *Host) sessionRuns(log *journal.Log) builtin.Runs {
 	runs := builtin.JournalRuns{Journal: log.Reader(), Since: h.recorder.Start(), Budget: h.sandbox.Budget()}
 	if h.records != nil { // sessions can be older than this process
@@ -95,9 +95,9 @@ func (h *Host) sessionRuns(log *journal.Log) builtin.Runs {
 	return runs
 }
 
-// OpenJournal returns the journal of a configuration for commands that read it. In a fleet, what
-// others have recorded is read from its store, which is opened when it is needed. The caller must
-// call end, which waits for what it has opened.
+// OpenJournal returns the journal of a configuration for commands that read the journal. In a
+// fleet, records of other replicas are read from the store, which is opened on the first use. The
+// caller must call end, which waits for the opened store.
 func OpenJournal(cfg *config.Config, log *slog.Logger) (r journal.Reader, end func()) {
 	r = journal.Reader{Dir: cfg.JournalDir()}
 	if len(cfg.Store.NATS) == 0 || !cfg.Journal.Enabled {
@@ -108,20 +108,20 @@ func OpenJournal(cfg *config.Config, log *slog.Logger) (r journal.Reader, end fu
 	return r, o.close
 }
 
-// others are the others of a fleet whose store is opened when it is needed, once.
+// others reads the records of other replicas from the store of a fleet, opened on the first use.
 type others struct {
 	cfg *config.Config
 	log *slog.Logger
 
 	mu     sync.Mutex // held while the store is opened
 	opened *shared.Journal
-	err    error // why there is none
+	err    error // why opened is nil
 	store  io.Closer
 }
 
 var _ journal.Others = (*others)(nil)
 
-// journalTime is how long a command that reads the journal waits for the store of the fleet.
+// journalTime bounds the wait of a command for the store of the fleet when reading the journal.
 const journalTime = 5 * time.Second
 
 func (o *others) open(ctx context.Context) (*shared.Journal, error) {

@@ -14,8 +14,8 @@ import (
 // runs implements route.Runs.
 type runs struct{ *Host }
 
-// TaskAfter implements route.Runs. Without a journal there are no tasks, since nothing
-// would be left of them after a restart.
+// TaskAfter implements route.Runs. Without a journal, TaskAfter returns 0: no call becomes a task,
+// since a restart would lose the task.
 func (h runs) TaskAfter() time.Duration {
 	if h.recorder.Journal() == nil {
 		return 0

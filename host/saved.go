@@ -18,8 +18,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// SavedTools says where the saved tools of a configuration are: those of a token that has its
-// own, or with "" those that clients share.
+// SavedTools returns the place of saved tools of a configuration: the tools of a token with tools
+// of its own, or with "" the tools that clients share.
 func SavedTools(cfg *config.Config, token string) saved.Place {
 	at := saved.Place{Dir: cfg.Store.Dir, Token: token}
 	if len(cfg.Store.NATS) > 0 {
@@ -34,8 +34,8 @@ const commandTime = 3 * time.Second
 // CommandTools are the saved tools of a configuration, for a command.
 type CommandTools struct {
 	*tools.Store
-	// Stale says why the tools are those that this machine knew before, nil if they are
-	// not: the store of the fleet does not answer.
+	// Stale is the reason why the tools are the last known ones of this machine: the store of the
+	// fleet does not answer. Nil: the tools are current.
 	Stale error
 	// Dir is the folder of the files, or of the copies.
 	Dir   string
@@ -75,8 +75,8 @@ func OpenTools(ctx context.Context, cfg *config.Config, token string, log *slog.
 	return c, nil
 }
 
-// ReadTools returns the saved tools of a configuration as this machine knows them: it asks no
-// fleet. There are none if none was ever saved here.
+// ReadTools returns the saved tools of a configuration as this machine knows them, without asking a
+// fleet: none if no tool was ever saved here.
 func ReadTools(cfg *config.Config, log *slog.Logger) ([]tools.Definition, error) {
 	at := SavedTools(cfg, "")
 	if info, err := os.Stat(filepath.Join(at.Folder(), "tools")); err != nil || !info.IsDir() {
@@ -98,12 +98,12 @@ func OpenFolder(cfg *config.Config, log *slog.Logger) (*saved.Tools, error) {
 	return t, nil
 }
 
-// budgetOf returns the memory of a command: it can read and save what the server can.
+// budgetOf returns the memory of a command, which can read and save everything that the server can.
 func budgetOf(cfg *config.Config) *budget.Budget {
 	return budget.New(int64(cfg.Execution.MaxTotalMemory))
 }
 
-// ListTools is ReadTools, but it asks the fleet, and logs if that does not answer.
+// ListTools is ReadTools, but asks the fleet, and logs a warning if the fleet does not answer.
 func ListTools(ctx context.Context, cfg *config.Config, log *slog.Logger) ([]tools.Definition, error) {
 	if len(cfg.Store.NATS) == 0 {
 		return ReadTools(cfg, log)

@@ -45,8 +45,8 @@ func (h *Host) session(http bool) clients.Options {
 	return opts
 }
 
-// backend is the router together with the upstreams that belong to its sessions. It
-// implements clients.Backend and clients.Submitter.
+// backend is the router together with the upstreams of its sessions. It implements clients.Backend
+// and clients.Submitter.
 type backend struct {
 	*route.Router
 	upstreams *supervise.Upstreams
@@ -89,8 +89,8 @@ func (b backend) EndSession(s route.Session) {
 	b.upstreams.EndSession(s)
 }
 
-// Serve runs one session with a client until in ends, the client stops reading, or
-// ctx ends. The error is nil if in ended. See clients.ServeStdio about in.
+// Serve runs one session with a client until in ends, the client stops reading, or ctx ends. The
+// error is nil if in ended. See clients.ServeStdio about in.
 func (h *Host) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	return clients.ServeStdio(ctx, in, out, h.session(false))
 }
@@ -105,7 +105,7 @@ func (h *Host) ServeHTTPOn(ctx context.Context, ln net.Listener) error {
 		SessionTTL: settings.SessionTTL, MaxSessions: settings.MaxSessions,
 		MaxSessionsPerToken: settings.MaxSessionsPerToken, MaxSessionsPerAddress: settings.MaxSessionsPerAddress,
 		UnusedTTL: settings.UnusedTTL, InitializeRate: settings.InitializeRate,
-		ResumeWindow: cmp.Or(settings.ResumeWindow, -1), // there, 0 means the default
+		ResumeWindow: cmp.Or(settings.ResumeWindow, -1), // in streamable.Options, 0 means the default
 		Fleet:        shared,
 		Refuses:      h.drain.refuses,
 	}
@@ -154,9 +154,9 @@ func (h *Host) ServeHTTPOn(ctx context.Context, ln net.Listener) error {
 	})
 }
 
-// serveUntil serves HTTP on ln until ctx ends, and closes ln. Then it calls end, whose
-// context ends after sessionsTime, and closes the connections that are left. The error is
-// the cause of ctx, or says why serving failed.
+// serveUntil serves HTTP on ln until ctx ends, and closes ln. Then serveUntil calls end, whose
+// context ends after sessionsTime, and closes the remaining connections. The error is the cause of
+// ctx, or the reason why serving failed.
 func serveUntil(ctx context.Context, server *streamable.Server, ln net.Listener, end func(late context.Context)) error {
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(ln) }()
@@ -172,7 +172,7 @@ func serveUntil(ctx context.Context, server *streamable.Server, ln net.Listener,
 	late, cancel := context.WithTimeout(context.Background(), sessionsTime)
 	defer cancel()
 	end(late)
-	server.Close() // closes connections that are still open
+	server.Close() // closes the connections that are still open
 	if !ended {
 		<-served
 	}
@@ -188,8 +188,8 @@ type Client struct {
 	served chan error
 }
 
-// Connect opens a session with h over in-process pipes and initializes it.
-// Closing the Client ends the session and waits for it.
+// Connect opens a session with h over in-process pipes and initializes the session. Closing the
+// Client ends the session and waits for its end.
 func (h *Host) Connect(ctx context.Context, onNotification func(m wire.Inbound)) (*Client, error) {
 	fromClient, toHost := io.Pipe()
 	fromHost, toClient := io.Pipe()

@@ -18,8 +18,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/store/files"
 )
 
-// ServerLabels are the labels that servers got since runs gave them what depends on labelled
-// answers. They are a document of the store, which all processes with that store share. It is
+// ServerLabels are the labels of servers that runs have sent content derived from labelled answers.
+// The labels are a document of the store, which all processes with the store share. ServerLabels is
 // safe for concurrent use.
 type ServerLabels struct {
 	store store.Store
@@ -28,15 +28,16 @@ type ServerLabels struct {
 	mu    sync.Mutex                             // held while they are changed
 }
 
-// NewServerLabels returns the labels in a store. end ends that; nil: somebody else does.
+// NewServerLabels returns the labels in a store. end closes the store; nil: the caller closes the
+// store.
 func NewServerLabels(s store.Store, end func() error) *ServerLabels {
 	l := &ServerLabels{store: s, end: end}
 	l.last.Store(&map[string]flow.Labels{})
 	return l
 }
 
-// OpenServerLabels opens the labels of a configuration, for commands that start nothing else. The
-// caller must Close them.
+// OpenServerLabels opens the labels of a configuration for a command without a Host. The caller
+// must Close the labels.
 func OpenServerLabels(ctx context.Context, cfg *config.Config, log *slog.Logger) (*ServerLabels, error) {
 	if len(cfg.Store.NATS) > 0 {
 		docs, err := commandStore(ctx, cfg, log)
@@ -59,7 +60,7 @@ type serverLabelsFile struct {
 	Servers map[string][]string `json:"servers"`
 }
 
-// Close releases what the labels use.
+// Close releases the store of the labels.
 func (l *ServerLabels) Close() error {
 	if l.end == nil {
 		return nil
@@ -70,7 +71,7 @@ func (l *ServerLabels) Close() error {
 // Last returns the labels as they were read last.
 func (l *ServerLabels) Last() map[string]flow.Labels { return *l.last.Load() }
 
-// Read returns the labels as they are now. The error says why that is not known.
+// Read returns the present labels. The error is the reason why the labels are unknown.
 func (l *ServerLabels) Read(ctx context.Context) (map[string]flow.Labels, error) {
 	ctx, cancel := context.WithTimeout(ctx, serverLabelsTime)
 	defer cancel()
@@ -98,7 +99,7 @@ func (l *ServerLabels) read(ctx context.Context) (map[string]flow.Labels, store.
 	return all, d.Version, nil
 }
 
-// Add adds labels of a server. It returns once they are kept.
+// Add adds labels of a server, and returns after the store has kept the labels.
 func (l *ServerLabels) Add(ctx context.Context, server string, set flow.Labels) error {
 	return l.change(ctx, func(all map[string]flow.Labels) bool {
 		before := all[server]
@@ -107,18 +108,18 @@ func (l *ServerLabels) Add(ctx context.Context, server string, set flow.Labels) 
 	})
 }
 
-// Remove removes the labels of a server, and reports whether it had any.
+// Remove removes the labels of a server, and reports whether the server had any.
 func (l *ServerLabels) Remove(ctx context.Context, server string) (had bool, err error) {
 	err = l.change(ctx, func(all map[string]flow.Labels) bool {
 		_, has := all[server]
-		had = had || has // also if it is not known at first what has become of the change
+		had = had || has // also if the outcome of a first attempt is unknown
 		delete(all, server)
 		return has
 	})
 	return had, err
 }
 
-// change changes the labels; f reports whether it has.
+// change changes the labels; f reports whether f has changed all.
 func (l *ServerLabels) change(ctx context.Context, f func(all map[string]flow.Labels) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, serverLabelsTime)
 	defer cancel()

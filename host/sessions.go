@@ -11,8 +11,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/proxy/route"
 )
 
-// sharedSessions returns what lets HTTP sessions go on in another replica; nil without a fleet.
-// The caller must Close its Sessions. ttl is how long those of a lost replica are kept.
+// sharedSessions returns the Fleet with which HTTP sessions continue in another replica; nil
+// without a fleet. The caller must Close the Sessions of the result. ttl is the life of the
+// sessions of a lost replica.
 func (h *Host) sharedSessions(ttl time.Duration) *streamable.Fleet {
 	if h.fleet == nil {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/store/sealed"
 )
 
-// sharedWork is what a replica does with documents of its fleet in the background.
+// sharedWork is the work of a replica on documents of its fleet in the background.
 type sharedWork struct {
 	ctx     context.Context
 	stop    context.CancelFunc
@@ -28,7 +28,7 @@ func newSharedWork() *sharedWork {
 	return &sharedWork{ctx: ctx, stop: stop}
 }
 
-// start runs f, whose context ends with the Host.
+// start runs f with a context that ends with the Host.
 func (w *sharedWork) start(f func(ctx context.Context)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -43,8 +43,8 @@ const (
 	maxRetry   = 10 * time.Second
 )
 
-// later runs f until it succeeds, or fails for another reason than that the store does not
-// answer. Then that is logged with a message.
+// later runs f until f succeeds, or fails with another error than store.ErrUnavailable. Such an
+// error is logged with a message.
 func (w *sharedWork) later(f func(ctx context.Context) error, log *slog.Logger, message string) {
 	w.start(func(ctx context.Context) {
 		for wait := firstRetry; ; wait = min(2*wait, maxRetry) {
@@ -65,7 +65,7 @@ func (w *sharedWork) later(f func(ctx context.Context) error, log *slog.Logger, 
 	})
 }
 
-// close ends everything and waits for it.
+// close ends all work and waits for its end.
 func (w *sharedWork) close() {
 	w.mu.Lock()
 	w.closed = true
@@ -101,7 +101,7 @@ func (h *Host) onReplicas(f func(ctx context.Context) error, message string) {
 	})
 }
 
-// closeShared ends what the Host does with the documents of its fleet, and then the fleet.
+// closeShared ends the Host's work on the documents of its fleet, and then the fleet.
 func (h *Host) closeShared() error {
 	h.inFleet.close()
 	h.approvals.Close()

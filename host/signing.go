@@ -15,7 +15,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/store/sealed"
 )
 
-// signer returns what signs runs by a configuration; nil if nothing does.
+// signer returns the signer of runs by a configuration; nil if the configuration signs no runs.
 func (h *Host) signer(cfg *config.Config) seal.Signer {
 	if cfg.Journal.Sign != config.SignOn && cfg.Journal.Sign != config.SignRequired {
 		return nil
@@ -33,11 +33,11 @@ func commandSigner(cfg *config.Config) *secret.CommandSigner {
 	return &secret.CommandSigner{Words: cfg.Journal.SignCommand, Dir: filepath.Dir(cfg.Path), Public: public}
 }
 
-// sealPurpose derives the key of a fleet that signs runs: all its replicas sign as one.
+// sealPurpose derives the key of a fleet that signs runs: all replicas sign as one.
 const sealPurpose = "journal seal"
 
-// signingKey returns the private key of a configuration. ring has the keys of its fleet; nil without
-// one. own returns the key in a folder.
+// signingKey returns the private key of a configuration. ring has the keys of the fleet; nil
+// without a fleet. own returns the key in a folder.
 func signingKey(ctx context.Context, cfg *config.Config, ring *sealed.Ring, log *slog.Logger, own func(ctx context.Context, dir string) (seal.PrivateKey, error)) (seal.PrivateKey, error) {
 	switch j := &cfg.Journal; {
 	case j.SignKey != nil:
@@ -62,10 +62,10 @@ func signingKey(ctx context.Context, cfg *config.Config, ring *sealed.Ring, log 
 	return own(ctx, cfg.Store.Dir)
 }
 
-// keySigner signs with a key that is fetched when it is needed first.
+// keySigner signs with a key that is fetched on the first use.
 type keySigner struct {
 	load  func(context.Context) (seal.PrivateKey, error)
-	again bool // the key is loaded each time, since it can change
+	again bool // the key is loaded for each signature, since the key can change
 
 	mu  sync.Mutex // held while the key is fetched
 	key *seal.PrivateKey
@@ -96,12 +96,12 @@ func (s *keySigner) loaded(ctx context.Context) (seal.PrivateKey, error) {
 	return key, err
 }
 
-// ErrNoKey says that no key has signed anything yet.
+// ErrNoKey is the error before the first signature, when no key exists.
 var ErrNoKey = errors.New("nothing has been signed here yet: there is no key (it is made with the first run)")
 
 // VerifyKeys returns the public keys whose signatures the commands of a configuration trust: the
-// present one first, then those of the other keys of a fleet. With make, the key is made if there is
-// none. The error is ErrNoKey, or a failure to read the key.
+// present key first, then the other keys of a fleet. With make, VerifyKeys makes a missing key. The
+// error is ErrNoKey, or a failure to read the key.
 func VerifyKeys(ctx context.Context, cfg *config.Config, log *slog.Logger, make bool) ([]seal.PublicKey, error) {
 	if len(cfg.Journal.SignCommand) > 0 {
 		return []seal.PublicKey{commandSigner(cfg).Public}, nil

@@ -17,10 +17,11 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// Which streams a replica has used is in a file of its folder, so that it does not make them again,
-// empty, when NATS has lost them: others would take what was in them as removed.
+// A file in the folder of a replica lists the streams that the replica has used, so that the
+// replica does not make them again, empty, after NATS has lost them: other replicas would take the
+// contents as removed.
 
-// maxStreams bounds that file, in bytes.
+// maxStreams bounds the file, in bytes.
 const maxStreams = 4 << 10
 
 func streamsPath(cfg *config.Config) string {
@@ -49,8 +50,8 @@ func noteStreams(cfg *config.Config, had []string) error {
 	return regular.Write(path, []byte(strings.Join(now, "\n")+"\n"), 0o600)
 }
 
-// openStreams opens the store of the fleet before it is sealed. opts says what the configuration
-// does not.
+// openStreams opens the store of the fleet, without encryption. opts has the options that the
+// configuration does not set.
 func openStreams(ctx context.Context, cfg *config.Config, opts jetstream.Options) (store.Store, error) {
 	c := &cfg.Store
 	secure, err := fleetTLS(ctx, c)
@@ -74,7 +75,7 @@ func openStreams(ctx context.Context, cfg *config.Config, opts jetstream.Options
 	return s, err
 }
 
-// InitFleet makes the streams of a fleet that are not there, empty, and returns their names.
+// InitFleet makes the missing streams of a fleet, empty, and returns their names.
 func InitFleet(ctx context.Context, cfg *config.Config, log *slog.Logger) (made []string, err error) {
 	if len(cfg.Store.NATS) == 0 {
 		return nil, ErrNoFleet
