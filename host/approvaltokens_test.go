@@ -95,7 +95,7 @@ func (c *heldCall) allow() string {
 	c.Helper()
 	close(c.decided)
 	switch c.by {
-	case byQueue: // which may not have the call any more
+	case byQueue: // the queue may have dropped the call
 		_, err := c.host.approvals.Decide(c.Context(), c.id, approval.Verdict{Allow: true, By: "me"}, approval.HowQueue, 0)
 		if err != nil && !errors.Is(err, approval.ErrUnknown) {
 			c.Fatal(err)
@@ -147,9 +147,8 @@ func (c *heldCall) redefine() {
 	}
 }
 
-// TestRightsChangeWhileACallWaits checks that a call which a person allows is not made if its
-// client may not make it any more, or if its tool is not as it was pinned, however the person
-// was asked.
+// TestRightsChangeWhileACallWaits checks that a call allowed by a person is not made if the client
+// has lost the right to the call, or if the tool differs from its pin, however the person was asked.
 func TestRightsChangeWhileACallWaits(t *testing.T) {
 	t.Parallel() // it mostly waits
 	for name, test := range map[string]struct {

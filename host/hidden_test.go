@@ -84,7 +84,7 @@ tokens = [
 		clean(method, reader.ask(method, params))
 	}
 
-	// Whoever guesses learns nothing: what is hidden is refused like what there is not.
+	// Guessing tells a client nothing: a hidden item is refused like an unknown item.
 	for _, c := range []struct{ method, params, there, not string }{
 		{"tools/call", mcptest.ToolParams("eval_starlark", `{"code":"return store.%s()"}`, ""), "erase", "erode"},
 		{"tools/call", mcptest.ToolParams("eval_starlark", `{"code":"return vault.%s()"}`, ""), "read", "reap"},

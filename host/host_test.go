@@ -422,8 +422,8 @@ func TestConnect(t *testing.T) {
 	}
 }
 
-// TestLastExecutionsAreCounted ends a Host while somebody else holds the lock of the tool store, for
-// longer than it waits for the sandbox.
+// TestLastExecutionsAreCounted ends a Host while the test holds the lock of the tool store,
+// for longer than the Host waits for the sandbox.
 func TestLastExecutionsAreCounted(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(t)

@@ -110,9 +110,9 @@ func TestTasksAfterRestart(t *testing.T) {
 	}
 }
 
-// testTasksElsewhere checks that what has become of the tasks of one process is known to another
-// one, which goes on with those that have asked something. It calls gone when the first one is
-// not used any more.
+// testTasksElsewhere checks that a second process knows the outcome of the tasks of a first process,
+// and continues the tasks with open questions. It calls gone after the last use of the first
+// process.
 func testTasksElsewhere(t *testing.T, first, second taskProcess, gone func()) {
 	ended, changes := first.task("return up.t(n=1)")
 	first.answer("tools/call", `{"content":[{"type":"text","text":"the end"}]}`)

@@ -18,8 +18,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/store/files"
 )
 
-// ServerLabels are the labels of servers that runs have sent content derived from labelled answers.
-// The labels are a document of the store, which all processes with the store share. ServerLabels is
+// ServerLabels are the labels of servers to which runs have sent content derived from labelled
+// answers. The labels are a document of the store, which all processes with the store share. ServerLabels is
 // safe for concurrent use.
 type ServerLabels struct {
 	store store.Store

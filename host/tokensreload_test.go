@@ -146,8 +146,8 @@ func TestRightsChange(t *testing.T) {
 	}
 }
 
-// TestOwnTools checks that the clients with a token that has its own saved tools keep them,
-// whatever else is reloaded, and that nobody else sees them.
+// TestOwnTools checks that clients whose token has its own saved tools keep the tools, whatever else
+// is reloaded, and that no other client sees the tools.
 func TestOwnTools(t *testing.T) {
 	t.Parallel() // it mostly waits
 	up := startRaw(t, config.Stdio, mcptest.ServerOptions{})
@@ -156,7 +156,7 @@ func TestOwnTools(t *testing.T) {
 	for i, name := range []string{"a", "b", "c"} {
 		cfg.HTTP.Tokens[i].Name, cfg.HTTP.Tokens[i].Rights.Own = name, name
 	}
-	cfg.HTTP.Tokens[0].Rights.Own = "" // it shares with nobody here
+	cfg.HTTP.Tokens[0].Rights.Own = "" // no other token shares these tools here
 	w := serveProxy(t, overHTTP, up.received, cfg)
 	clients := map[string]*tokenClient{"a": w.join(t, "token-of-a"), "b": w.join(t, "token-of-b"), "c": w.join(t, "token-of-c")}
 	tool := func(who, name, arguments string) string {

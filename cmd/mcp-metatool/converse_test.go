@@ -82,7 +82,7 @@ type textLog struct {
 	more chan struct{} // holds a token once there is more
 
 	mu   sync.Mutex // guards what follows
-	text string     // that nobody has waited for
+	text string     // not yet awaited
 }
 
 // Write implements io.Writer.
@@ -92,7 +92,7 @@ func (l *textLog) Write(p []byte) (int, error) {
 	l.text += string(p)
 	select {
 	case l.more <- struct{}{}:
-	default: // somebody has to look anyway
+	default: // a wake-up is already pending
 	}
 	return len(p), nil
 }

@@ -26,7 +26,7 @@ import (
 //
 //	# comment
 //	header NAME: VALUE  send this header with all later requests; without a value,
-//	                    do not send it any more
+//	                    stop sending the header
 //	> JSON              POST a message and read the answer; send the session and its
 //	                    revision if they are known
 //	start JSON          the same without waiting for the answer

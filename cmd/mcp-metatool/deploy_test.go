@@ -103,7 +103,7 @@ var kubernetesFields = map[string]string{
 		"publishNotReadyAddresses podSelector policyTypes ingress",
 }
 
-// checkFields finds fields that nobody knows.
+// checkFields finds unknown fields.
 func checkFields(v any, within string) error {
 	switch v := v.(type) {
 	case []any:

@@ -196,7 +196,7 @@ func (l *load) manySessions(token string) {
 	})
 }
 
-// parkedCalls makes calls in which a server asks what nobody answers.
+// parkedCalls makes calls in which a server asks a question that no client answers.
 func (l *load) parkedCalls(token string) {
 	c := l.client(token)
 	l.until(4, func() { l.note(c.post(l.ctx, loadCall("heavy__ask", "{}"))) })

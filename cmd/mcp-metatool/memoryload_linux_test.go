@@ -74,7 +74,7 @@ command = "largeanswers"
 // hostileTokens are those of the hostile principals.
 var hostileTokens = []string{"first-token-0123456789", "second-token-0123456789", "third-token-0123456789"}
 
-// enoughCalls is how many small calls must be answered beside the others.
+// enoughCalls is how many small calls must be answered during the hostile calls.
 const enoughCalls = 10
 
 // TestMemoryUnderLoad runs the program in a container and lets three hostile principals do

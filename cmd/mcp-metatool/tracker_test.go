@@ -83,7 +83,7 @@ func serveTracker() int {
 
 // killNamed kills the process whose id is in a file, at once.
 func killNamed(file string) error {
-	for range 6000 { // whoever started the process may not have written it yet
+	for range 6000 { // the starter of the process may not have written the id yet
 		if text, err := os.ReadFile(file); err == nil && len(text) > 0 && text[len(text)-1] == '\n' {
 			pid, err := strconv.Atoi(string(bytes.TrimSpace(text)))
 			if err != nil {

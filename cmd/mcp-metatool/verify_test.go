@@ -11,8 +11,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/journal/seal"
 )
 
-// rechain makes the digests of a record of one run whole again, as somebody does who has changed it and
-// does not have the key. The seal stays as it is.
+// rechain makes the digests of a record of one run consistent again, like a person who has changed
+// the record without having the key. The seal stays as it is.
 func rechain(path string) int {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -173,7 +173,7 @@ func TestReadStoredFile(t *testing.T) {
 	}
 }
 
-// TestReadScript checks that somebody who imports a script is told what is missing.
+// TestReadScript checks that the error for an imported script names the missing part.
 func TestReadScript(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "a.star", "return 1\n")

@@ -16,8 +16,8 @@ import (
 	_ "github.com/mcp-metatool/mcp-metatool/tools/testenv/watchdog"
 )
 
-// TestLoad lets several processes make one key, in a folder that nobody else can read, and refuses files
-// that have none and what is no file.
+// TestLoad lets several processes make one key, in a folder that no other user can read, and refuses
+// files without a key, and paths that are no file.
 func TestLoad(t *testing.T) {
 	var made atomic.Int32
 	f := KeyFile[string]{

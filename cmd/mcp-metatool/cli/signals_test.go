@@ -18,7 +18,7 @@ func TestRepeatedSignals(t *testing.T) {
 	}{
 		{first, syscall.SIGINT, time.Millisecond, true},
 		{first, syscall.SIGINT, sameSignal, false},
-		{first, syscall.SIGTERM, time.Millisecond, false}, // somebody is impatient
+		{first, syscall.SIGTERM, time.Millisecond, false}, // a second signal of an impatient person
 		{received{}, syscall.SIGINT, time.Millisecond, false},
 	} {
 		if got := tt.first.isRepeatedBy(tt.signal, now.Add(tt.after)); got != tt.want {
