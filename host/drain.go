@@ -35,7 +35,7 @@ type drain struct {
 	leave       context.CancelFunc
 	settle      time.Duration // settleTime, except in tests
 	settled     atomic.Bool   // new sessions are refused
-	idle        chan struct{} // closed when the replica was told to end and nothing is going on
+	idle        chan struct{} // closed when the replica was told to end and has no request or run
 
 	requests  atomic.Int64  // of clients, in flight
 	wake      chan struct{} // of capacity 1: a request has ended
@@ -161,7 +161,7 @@ func (h *Host) Drained() <-chan struct{} { return h.drain.idle }
 // notice the drain.
 func (h *Host) Settled() bool { return h.drain.settled.Load() }
 
-// Busy returns how many requests and runs are going on, as far as a fleet counts them.
+// Busy returns the number of requests and runs in progress. Requests are counted only in a fleet.
 func (h *Host) Busy() int64 {
 	return h.drain.requests.Load() + int64(h.sandbox.Active()) + h.durable.taken()
 }

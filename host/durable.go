@@ -176,12 +176,12 @@ func (h *Host) takeRuns(ctx context.Context) {
 // maxLeft bounds durableRuns.left: beyond it, warnings can repeat.
 const maxLeft = 10_000
 
-// leaveRun says once why a run does not go on in this process.
+// leaveRun logs, once, why this process does not continue a run.
 func (h *Host) leaveRun(id string, why error) {
 	forGood := !errors.Is(why, store.ErrUnavailable) && !errors.Is(why, store.ErrUnknown)
 	h.durable.mu.Lock()
 	before, said := h.durable.left[id]
-	if len(h.durable.left) >= maxLeft { // then some are said again
+	if len(h.durable.left) >= maxLeft { // later warnings about the cleared runs repeat
 		clear(h.durable.left)
 	}
 	h.durable.left[id] = forGood
@@ -411,8 +411,8 @@ func (h *Host) isIdempotent(settings config.Durable) func(server, tool string) b
 	}
 }
 
-// absent returns the session of a client that has gone, whose durable run continues. The error says
-// why the run cannot continue in this process.
+// absent returns the session of a client that has gone, whose durable run continues. The error is
+// the reason why the run cannot continue in this process.
 func (h *Host) absent(state *durable.State) (*absentClient, error) {
 	s := &absentClient{id: "durable-" + state.Record.ID, about: state.About}
 	s.client, _ = wire.Set([]byte(`{"capabilities":{},"clientInfo":{}}`), wire.Quote(state.Record.Client.Name), "clientInfo", "name")

@@ -88,8 +88,8 @@ type Options struct {
 	Idle bool
 	// Telemetry follows requests and runs; nil for none. Close does not close Telemetry.
 	Telemetry *telemetry.Telemetry
-	Runs      compose.Observer // sees the runs of scripts in place of Telemetry; nil: Telemetry does
-	// Person, when set, decides about calls for which policy says "ask", in place of
+	Runs      compose.Observer // sees the runs of scripts instead of Telemetry; nil: Telemetry sees them
+	// Person, when set, decides about calls with the policy action "ask", instead of
 	// clients and the queue of approvals.
 	Person approval.Person
 
@@ -309,7 +309,7 @@ func (h *Host) part(cfg *config.Config, of audience) *part {
 			dry.Recorded, dry.Claims, dry.Asked, dry.Observer, dry.Gate = nil, nil, nil, nil, nil // mocks answer
 			dry.Durable, dry.Flow = nil, nil                                                      // mocks are no secrets
 			dry.Mocked = true
-			dry.Structured = true // the result says which mocks were used
+			dry.Structured = true // the result names the used mocks
 			return compose.New(dry)
 		},
 	}
@@ -361,7 +361,7 @@ func (h *Host) Reload(cfg *config.Config) (Changes, error) {
 	h.reloading.Lock()
 	defer h.reloading.Unlock()
 	if err := brokenUpstreams(h.config(), cfg); err != nil {
-		return Changes{}, err // the working upstreams go on
+		return Changes{}, err // the working upstreams stay
 	}
 	changes, cfg := compareConfigs(h.opts.Clients, h.config(), cfg)
 	if h.ring != nil {

@@ -81,8 +81,8 @@ func (h *Host) Listed() []catalog.Entry { return h.catalog.Listed() }
 
 // Composer returns a Composer that runs tools as the Host does, except that scripts call the
 // upstreams returned by wrap, which gets the upstreams of the Host. Runs of the Composer are not
-// counted. Their time and seed are the time and seed of runs with mocks, since the runs are recorded
-// as mocks.
+// counted. Their time and seed are the time and seed of runs with mocks, since the runs are
+// recorded as mocks.
 func (h *Host) Composer(wrap func(compose.Upstreams) compose.Upstreams) *compose.Composer {
 	options := h.now.Load().options
 	options.Upstreams, options.Executed = wrap(options.Upstreams), nil

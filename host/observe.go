@@ -34,7 +34,7 @@ func (h *Host) state() telemetry.State {
 }
 
 // ServePagesOn serves /metrics, /healthz and /readyz on ln until ctx ends, and closes ln.
-// The error is nil when ctx ends, or says why serving failed. Options.Telemetry must be
+// The error is nil when ctx ends, or is the reason why serving failed. Options.Telemetry must be
 // configured to listen.
 func (h *Host) ServePagesOn(ctx context.Context, ln net.Listener) error {
 	server := streamable.NewServer(h.opts.Telemetry.Pages(h.ready), streamable.ServerOptions{MaxConnections: maxMetricsConnections, Log: h.opts.Log})

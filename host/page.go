@@ -79,7 +79,7 @@ func (h *Host) OfferPage(access *ui.Access) { h.pageAccess = access }
 const maxPageConnections = 256
 
 // ServePageOn serves only the page on ln until ctx ends, and closes ln. The error is the
-// cause of ctx, or says why serving failed.
+// cause of ctx, or the reason why serving failed.
 func (h *Host) ServePageOn(ctx context.Context, ln net.Listener, access *ui.Access) error {
 	ctx, stop := context.WithCancel(ctx)
 	handler := h.Page(ctx, access)

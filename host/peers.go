@@ -40,7 +40,7 @@ func (h *Host) newPeers() *peer.Link {
 // All processes with the same store, and all replicas of a fleet, have the same key.
 func newSealer(cfg *config.Config, log *slog.Logger) *requeststate.Sealer {
 	if len(cfg.Store.NATS) > 0 {
-		if ring, err := fleetRing(cfg); err == nil { // else nothing of the fleet can be used
+		if ring, err := fleetRing(cfg); err == nil { // with invalid keys, the command cannot use the fleet
 			return fleetSealer(cfg.Store.Prefix, "", ring.Derive)
 		}
 	}

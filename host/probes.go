@@ -66,8 +66,8 @@ func (h *Host) ready() (waitsFor string, ok bool) {
 	return "", true
 }
 
-// probes answers GET and HEAD of /healthz and /readyz, without a token: they tell nothing but
-// whether this process lives and should get requests. next answers everything else.
+// probes answers GET and HEAD of /healthz and /readyz, without a token: the answers tell only
+// whether this process lives and should get requests. next answers all other requests.
 func (h *Host) probes(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != livePath && r.URL.Path != readyPath || r.Method != http.MethodGet && r.Method != http.MethodHead {

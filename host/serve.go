@@ -96,7 +96,7 @@ func (h *Host) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 }
 
 // ServeHTTPOn serves streamable HTTP on ln until ctx ends, and closes ln. The error is
-// the cause of ctx, or says why serving failed.
+// the cause of ctx, or the reason why serving failed.
 func (h *Host) ServeHTTPOn(ctx context.Context, ln net.Listener) error {
 	settings := h.config().HTTP
 	shared := h.sharedSessions(settings.SessionTTL)
