@@ -9,23 +9,23 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// How long a question waits while it may belong to calls of several clients with the same
-// credentials. Meanwhile most calls end, and a call that has ended asks nothing.
+// How long a question waits while several clients with the same credentials have calls in flight to
+// which the question may belong. Meanwhile most calls end, and an ended call asks nothing.
 const (
-	// principalWait is for clients with a token. Afterwards the question goes to the
-	// newest of their calls: what is for one of them, the others may see too (revision
-	// 2026-07-28, server/utilities/caching, cacheScope "private").
+	// principalWait is for clients with a token. Afterwards the question goes to the newest of
+	// their calls: whatever is for one client of a principal, the other clients of the principal
+	// may see too (revision 2026-07-28, server/utilities/caching, cacheScope "private").
 	principalWait = time.Second
-	// anonymousWait is for clients without a token, who may be anybody. It is as long as
-	// calls that were cancelled before the question count. Afterwards it is refused.
+	// anonymousWait is for clients without a token, who may be different persons. The wait is as
+	// long as calls cancelled before the question count. Afterwards the question is refused.
 	anonymousWait = 5 * time.Second
 )
 
-// ErrAnswered is the error of Origin.Ask if the call that the client is asked for has been
-// answered before the client has.
+// ErrAnswered is the error of Origin.Ask if the call for which the client is asked has been
+// answered before the client answers.
 var ErrAnswered = errors.New("the call has been answered meanwhile")
 
-// addressee returns the origin that a request is for: its owner, or the only session.
+// addressee returns the origin to ask: the owner of the request, or the only session.
 func (p Peer) addressee(ctx context.Context, m wire.Inbound) (Origin, *wire.RPCError) {
 	if t := p.bridgedTask(m); t != nil {
 		return t, nil
@@ -45,8 +45,8 @@ func (p Peer) addressee(ctx context.Context, m wire.Inbound) (Origin, *wire.RPCE
 	return newest(likely(calls), takes(m)), nil
 }
 
-// takes returns a function that reports whether the client can be asked a request for a
-// call, and supports it.
+// takes returns a function reporting whether the client can be asked a request for a call, and
+// supports the request.
 func takes(m wire.Inbound) func(Origin) bool {
 	return func(o Origin) bool { return canBeAsked(o) && permits(o.Client(), m) == nil }
 }
@@ -65,8 +65,8 @@ func (p Peer) withoutCall(m wire.Inbound) (Origin, *wire.RPCError) {
 	return nil, p.undecided(m.Method)
 }
 
-// amongClients returns the addressee of a request that belongs to one of several calls
-// with the same credentials. It waits until all but one have ended, though not long.
+// amongClients returns the addressee of a request that belongs to one of several calls with the
+// same credentials. The function waits until all calls but the last have ended, though not long.
 func (p Peer) amongClients(ctx context.Context, m wire.Inbound, calls []Origin) (Origin, *wire.RPCError) {
 	decided := func(calls []Origin) bool { return len(calls) == 0 || areOfClient(calls) }
 	wait := principalWait
@@ -94,17 +94,17 @@ func (p Peer) undecided(method string) *wire.RPCError {
 		`(set isolation = "session" for the upstream)`, method, p.conn.server)
 }
 
-// ErrNotListening is the error of Origin.Ask if the client has no stream open on which a
-// request could reach it.
+// ErrNotListening is the error of Origin.Ask if the client has no open stream on which a request
+// could reach the client.
 var ErrNotListening = errors.New("the client is not listening (it has no GET stream open)")
 
-// ErrAsksLater says that an origin has ended to ask the client by its result. The call
-// that asks is made again when the client has answered. If the question belongs to another
-// call, that one is still in flight.
+// ErrAsksLater is the error of an origin that has ended to ask the client by a result. The asking
+// call is made again when the client has answered. If the question belongs to another call, this
+// other call is still in flight.
 var ErrAsksLater = errors.New("the run ended to ask the client something; it continues when the client answers")
 
-// withoutRequest returns a request as one that does not belong to the calls for the request
-// of o. ok is false if no call is left that it can belong to.
+// withoutRequest returns a request without the calls for the request of o. ok is false if no call
+// is left to which the request can belong.
 func withoutRequest(ctx context.Context, m wire.Inbound, o Origin) (other wire.Inbound, ok bool) {
 	if m.Await == nil || ctx.Err() != nil {
 		return m, false
@@ -124,9 +124,8 @@ func withoutRequest(ctx context.Context, m wire.Inbound, o Origin) (other wire.I
 	return m, len(left) > 0
 }
 
-// withoutAnswered returns a request that a client was asked for a call that has been
-// answered meanwhile, so that the request belongs to another call. ok is false if that is
-// not so.
+// withoutAnswered returns a request without the call for which a client was asked, if this call has
+// been answered meanwhile; then the request belongs to another call. ok is false otherwise.
 func withoutAnswered(ctx context.Context, m wire.Inbound, asked Origin) (other wire.Inbound, ok bool) {
 	if m.Await == nil || ctx.Err() != nil {
 		return m, false

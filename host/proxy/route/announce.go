@@ -8,8 +8,8 @@ import (
 )
 
 // Announce sends a log message of our own (notifications/message, revision 2025-11-25,
-// server/utilities/logging) to the sessions that have asked for messages of that
-// level. logger names the part of mcp-metatool that the message comes from.
+// server/utilities/logging) to the sessions that have asked for messages of this level. logger
+// names the part of mcp-metatool that sends the message.
 func (r *Router) Announce(level, logger, text string) {
 	severity := slices.Index(logLevels, level)
 	var params wire.Object

@@ -6,19 +6,19 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// isAnonymous reports whether the clients of a session have no token. If it has many of
-// them, they may be anybody.
+// isAnonymous reports whether the clients of a session have no token. The clients of a session with
+// many of them may then be different persons.
 func isAnonymous(s Session) bool { return s.Principal() == "" }
 
-// Anonymous returns the request that a call of an upstream is made for, if its client has
-// no token and shares its session with others. Nil for all other calls. While one such
-// request is parked, what the upstream asks over the same connection can reach no client
-// of another.
+// Anonymous returns the request for which a call of an upstream is made, if the client has no token
+// and shares the session with other clients; nil for all other calls. While such a request is
+// parked, a question of the upstream over the same connection can reach no client of another
+// request.
 //
-// avoids says that the call should avoid connections with calls of parked requests, and
-// can: some request of the session may be parked, and the call can be made over any
-// connection with the server. It is the whole request, not one of several calls of a
-// script, and makes no task, about which there will be further requests.
+// avoids reports that the call should and can avoid connections with calls of parked requests: some
+// request of the session may be parked, and the call can be made over any connection with the
+// server. The call is then the whole request, not a call of a script among several, and makes no
+// task, about which further requests would follow.
 func Anonymous(call wire.Call) (request Origin, avoids bool) {
 	o, ok := call.Owner.(Origin)
 	if !ok {
@@ -33,5 +33,5 @@ func Anonymous(call wire.Call) (request Origin, avoids bool) {
 	return request, request == o && (!known || busy.Busy()) && slices.Contains(mayAsk, call.Method) && !has(call.Params, "task")
 }
 
-// IsParked reports whether a request waits for answers of its client.
+// IsParked reports whether a request waits for answers of the client.
 func IsParked(request Origin) bool { return standingOf(request) == Parked }

@@ -8,9 +8,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// onBehalf sets for which client a call is made; a nil origin is no client. Each call
-// that is made because of a request has its origin, so that an upstream without
-// sessions learns exactly what this client can do.
+// onBehalf sets the client for which a call is made; a nil origin is no client. Each call made
+// because of a request has the origin of the request, so that an upstream without sessions learns
+// exactly the capabilities of this client.
 func (r *Router) onBehalf(call *wire.Call, o Origin) {
 	if o == nil {
 		return
@@ -18,12 +18,12 @@ func (r *Router) onBehalf(call *wire.Call, o Origin) {
 	call.Owner, call.Group, call.Client, call.LogLevel = o, o.Session(), o.Client(), r.logLevel(o)
 }
 
-// errNoRights says that the token of a client is no longer accepted.
+// errNoRights is the error of a request whose client has a token that is no longer accepted.
 var errNoRights = errors.New("the token of its client is no longer valid")
 
-// present is the wire.Permit of a request about something that an earlier request of a client
-// has begun, such as a task: it is sent as long as the token of the client is accepted. What a
-// task may do was decided when its tool was called. A nil session is no client.
+// present is the wire.Permit of a request about a task or another thing begun by an earlier request
+// of a client: the request is sent as long as the token of the client is accepted. The rights of a
+// task were decided when the tool was called. A nil session is no client.
 type present struct{ session Session }
 
 // Permitted implements wire.Permit.
@@ -34,8 +34,8 @@ func (p present) Permitted() error {
 	return nil
 }
 
-// logLevel returns the lowest level of the log messages that belong to a request, ""
-// for none: the level in the request, or the one that its session has set.
+// logLevel returns the lowest level of the log messages that belong to a request, "" for none: the
+// level in the request, or the level set by the session.
 func (r *Router) logLevel(o Origin) (level string) {
 	switch {
 	case o.Revision().Has(protocol.RequestLogLevel):

@@ -15,40 +15,40 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// Bounds of the questions of one call that the router asks the client on behalf of an
-// upstream of the stateless era.
+// Bounds of the questions of a call that the router asks the client on behalf of an upstream of the
+// stateless era.
 const (
 	maxRounds    = 8                      // of questions
-	maxQuestions = 32                     // in one round
-	answerWait   = 10 * time.Minute       // for the answers of one round
+	maxQuestions = 32                     // in a round
+	answerWait   = 10 * time.Minute       // for the answers of a round
 	roundPause   = 250 * time.Millisecond // before a round without questions
-	visitPause   = time.Second            // before asking whether a visit is over; it doubles,
+	visitPause   = time.Second            // before asking whether a visit is over; doubles each time,
 	maxPause     = 10 * time.Second       // up to this
 )
 
-// errAnswerWait is the cause of the end of questions that the client does not answer.
+// errAnswerWait is the cause of the end of questions without an answer of the client.
 var errAnswerWait = fmt.Errorf("the client did not answer within %v", answerWait)
 
-// bridge is a call of an upstream of the stateless era on behalf of an origin that
-// cannot get its questions in a result: a client of the handshake era, or a script. It
-// asks the client in the middle of the call.
+// bridge is a call of an upstream of the stateless era on behalf of an origin that cannot get
+// questions in a result: a client of the handshake era, or a script. The bridge asks the client in
+// the middle of the call.
 type bridge struct {
 	origin Origin // nil if no client has asked for the call
 	server string
-	budget *budget.Budget // with the memory of answers; nil: it is not counted
+	budget *budget.Budget // with the memory of answers; nil: answers are not counted
 	// again makes the call again, with the answers.
 	again func(ctx context.Context, in wire.Inputs) (wire.Reply, error)
 
 	kept  *budget.Account // answers; nil before the first question
-	pages pages           // that the user visits
+	pages pages           // visited by the user
 	pause time.Duration   // before the next question whether they have been visited
 }
 
-// end gives back what the bridge has kept.
+// end gives back the memory of the kept answers.
 func (b *bridge) end() { b.kept.Close() }
 
-// keep returns an answer as it is kept until the upstream has all. It is counted for the client,
-// since the memory of its message is given back.
+// keep returns a copy of an answer, kept until the upstream has all answers. The copy is counted
+// for the client, since the memory of the message is given back.
 func (b *bridge) keep(answer []byte) ([]byte, error) {
 	if err := b.kept.Add(len(answer)); err != nil {
 		return nil, &inputError{"the client's answer is lost: " + limits.Explain(err)}
@@ -61,8 +61,8 @@ type inputError struct{ text string }
 
 func (e *inputError) Error() string { return e.text }
 
-// finish returns the first reply that asks nothing, beginning with reply itself. The
-// error is an *inputError, one of again, or the cause of ctx.
+// finish returns the first reply without a question, beginning with reply itself. The error is an
+// *inputError, an error of again, or the cause of ctx.
 func (b *bridge) finish(ctx context.Context, reply wire.Reply) (wire.Reply, error) {
 	defer b.end()
 	for rounds := 0; reply.Error == nil && asks(reply); {
@@ -85,8 +85,7 @@ func (b *bridge) finish(ctx context.Context, reply wire.Reply) (wire.Reply, erro
 	return reply, nil
 }
 
-// tellVisited tells the client of the pages that the upstream does not want to be visited
-// any more.
+// tellVisited tells the client of the pages for which the upstream no longer needs a visit.
 func (b *bridge) tellVisited(reply wire.Reply) {
 	for _, id := range b.pages.leave(reply) {
 		if reply.Error == nil {
@@ -97,9 +96,8 @@ func (b *bridge) tellVisited(reply wire.Reply) {
 	}
 }
 
-// round asks the client what a result asks, and returns the answers. visiting says that
-// there was nothing to ask, because the user visits the pages already; then round has
-// waited a while.
+// round asks the client the questions of a result, and returns the answers. visiting reports that
+// no question was left, because the user visits the pages already; then round has waited a while.
 func (b *bridge) round(ctx context.Context, result []byte, rounds int) (in wire.Inputs, visiting bool, err error) {
 	raw, asked := wire.Get(result, "inputRequests")
 	state, continued := wire.Get(result, "requestState")
@@ -135,8 +133,8 @@ func (b *bridge) round(ctx context.Context, result []byte, rounds int) (in wire.
 	return in, visiting, err
 }
 
-// visiting reports whether all requests are for visits to pages that the user has agreed
-// to. The error says that the visits take too long.
+// visiting reports whether all requests are for visits to pages to which the user has agreed. The
+// error reports that the visits take too long.
 func (b *bridge) visiting(requests []wire.Member) (bool, error) {
 	for _, m := range requests {
 		p, ok := b.pages.find(m.Value)
@@ -161,8 +159,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// askable are the methods of requests that results can have (revision 2026-07-28, schema,
-// InputRequest).
+// askable are the methods of requests in results (revision 2026-07-28, schema, InputRequest).
 var askable = map[string]bool{protocol.MethodElicit: true, protocol.MethodCreateMessage: true, protocol.MethodRootsList: true}
 
 // check returns why the client cannot be asked a request.
@@ -181,8 +178,8 @@ func (b *bridge) check(request []byte) error {
 	return nil
 }
 
-// ask asks the client all requests at once and returns an object with its answers. It
-// does not ask again for visits that the user has agreed to.
+// ask asks the client all requests at once and returns an object with the answers. Visits to which
+// the user has agreed are not asked for again.
 func (b *bridge) ask(ctx context.Context, requests []wire.Member) ([]byte, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, answerWait, errAnswerWait)
 	defer cancel()
@@ -200,7 +197,7 @@ func (b *bridge) ask(ctx context.Context, requests []wire.Member) ([]byte, error
 		}
 		asking.Go(func() {
 			if answers[i], visits[i], errs[i] = b.askOne(ctx, m.Value); errs[i] != nil {
-				cancel() // the others are of no use
+				cancel() // the other answers are of no use
 			}
 		})
 	}
@@ -218,8 +215,8 @@ func (b *bridge) ask(ctx context.Context, requests []wire.Member) ([]byte, error
 	return all.Bytes(), errors.Join(errs...)
 }
 
-// askOne asks the client one request and returns the result. visit is the page that the
-// user visits now, if that was asked and the user agrees.
+// askOne asks the client a request and returns the result. visit is the page that the user visits
+// now, if the request was for a visit and the user agrees.
 func (b *bridge) askOne(ctx context.Context, request []byte) (answer []byte, visit page, err error) {
 	method, _ := wire.GetString(request, "method")
 	params, isVisit := visitParams(request)

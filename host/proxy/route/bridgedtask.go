@@ -16,44 +16,43 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// Bounds of the tasks of the handshake era that are remembered. Those that have ended are not, so
-// that this is about tasks that run.
+// Bounds of the remembered tasks of the handshake era. Ended tasks are forgotten, so that these
+// bounds are about running tasks.
 const (
 	maxBridged    = 1024    // of all principals
-	maxBridgedFor = 256     // of one
-	bridgedMemory = 4 << 10 // that each takes besides what it keeps, about, in bytes
+	maxBridgedFor = 256     // of a principal
+	bridgedMemory = 4 << 10 // of each task, about, in bytes, without the kept questions
 )
 
-// bridgedTask is a task of an upstream of the handshake era that a client of the stateless
-// era has as a task of the extension. What the upstream asks for the task waits here until
-// the client asks for the task, and answers. So a bridgedTask is the Origin of these
-// questions.
+// bridgedTask is a task of an upstream of the handshake era, which a client of the stateless era
+// has as a task of the extension. Questions of the upstream for the task wait here until the client
+// asks for the task, and answers. So a bridgedTask is the Origin of these questions.
 type bridgedTask struct {
 	router  *Router
-	session Session // of the request that it was found for
+	session Session // of the request for which the task was found
 	key     watchKey
 
-	mu        sync.Mutex // guards what follows; a leaf, but for the budget
+	mu        sync.Mutex // guards the fields below; a leaf, but for the budget
 	kept      *budget.Account
-	client    []byte // what the client has said about itself last
+	client    []byte // the last description of the client by itself
 	revision  protocol.Revision
-	asked     int // how many questions there have been
+	asked     int // the number of questions so far
 	questions []*taskQuestion
-	fresh     chan struct{}      // closed when there is another question, or the task has changed
-	stop      context.CancelFunc // of the request for the result that is open; nil for none
+	fresh     chan struct{}      // closed by another question, or a change of the task
+	stop      context.CancelFunc // of the open request for the result; nil for none
 }
 
 // taskQuestion is a request of an upstream to the client for a task.
 type taskQuestion struct {
 	name    string
 	method  string
-	request []byte // as the client gets it
+	request []byte // in the form for the client
 	answer  chan wire.Reply
 }
 
-// bridgedTasks are the tasks that are remembered. The zero value is empty.
+// bridgedTasks are the remembered tasks. The zero value is empty.
 type bridgedTasks struct {
-	mu    sync.Mutex // guards what follows; bridgedTask.mu is locked below it
+	mu    sync.Mutex // guards the fields below; bridgedTask.mu is locked below this mutex
 	byKey map[watchKey]*bridgedTask
 	order []*bridgedTask // oldest first
 }
@@ -64,8 +63,8 @@ var (
 	errNotOwn      = errors.New("it belongs to another user")
 )
 
-// get returns a task that a principal has. If it is not remembered yet, it is from now on.
-// The error is one of those above, or says that there is no memory for one more.
+// get returns a task of a principal, and remembers the task from now on. The error is
+// errManyBridged, errNotOwn, or reports that no memory is left for another task.
 func (a *bridgedTasks) get(r *Router, key watchKey, o Origin) (*bridgedTask, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -96,9 +95,8 @@ func (a *bridgedTasks) get(r *Router, key watchKey, o Origin) (*bridgedTask, err
 	return t, nil
 }
 
-// makeRoom forgets the oldest of the tasks for which those is true that does not wait for its
-// client, if there are as many as most. It returns false if all of them wait. The caller holds
-// a.mu.
+// makeRoom forgets the oldest task accepted by those that does not wait for its client, if as many
+// as most are accepted. The result is false if all of them wait. The caller holds a.mu.
 func (a *bridgedTasks) makeRoom(most int, those func(*bridgedTask) bool) bool {
 	n := 0
 	var idle *bridgedTask
@@ -119,14 +117,14 @@ func (a *bridgedTasks) makeRoom(most int, those func(*bridgedTask) bool) bool {
 	return idle != nil
 }
 
-// find returns a task that is remembered, nil for none.
+// find returns a remembered task, nil for none.
 func (a *bridgedTasks) find(key watchKey) *bridgedTask {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.byKey[key]
 }
 
-// forget forgets a task that has ended.
+// forget forgets an ended task.
 func (a *bridgedTasks) forget(t *bridgedTask) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -135,8 +133,8 @@ func (a *bridgedTasks) forget(t *bridgedTask) {
 	}
 }
 
-// drop is forget for a caller that holds a.mu. Nobody will see what the task asks from now
-// on.
+// drop is forget for a caller that holds a.mu. From now on, no client sees the questions of the
+// task.
 func (a *bridgedTasks) drop(t *bridgedTask) {
 	t.mu.Lock()
 	stop := t.stop
@@ -149,7 +147,7 @@ func (a *bridgedTasks) drop(t *bridgedTask) {
 	a.order = slices.DeleteFunc(a.order, func(other *bridgedTask) bool { return other == t })
 }
 
-// bridgedTask returns the task that a message of the upstream names, nil for none.
+// bridgedTask returns the task named by a message of the upstream, nil for none.
 func (p Peer) bridgedTask(m wire.Inbound) *bridgedTask {
 	id, ok := wire.GetString(m.Params, "_meta", relatedTask, "taskId")
 	if !ok {
@@ -158,20 +156,21 @@ func (p Peer) bridgedTask(m wire.Inbound) *bridgedTask {
 	return p.router.bridged.find(watchKey{p.conn, id})
 }
 
-// asks notes which client asks for the task: what it declares now is what it can be asked.
+// asks notes the client that asks for the task: the capabilities now declared decide which
+// questions the client can be asked.
 func (t *bridgedTask) asks(o Origin) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if o == Origin(o.Session()) && t.client != nil {
-		return // a session says nothing about its clients
+		return // a session does not know the capabilities of its clients
 	}
 	t.client, t.revision = o.Client(), o.Revision()
 	if t.count() != nil {
-		t.client = nil // so it cannot be asked anything
+		t.client = nil // so the client cannot be asked anything
 	}
 }
 
-// count counts what the task keeps. The caller holds t.mu.
+// count counts the memory kept by the task. The caller holds t.mu.
 func (t *bridgedTask) count() error {
 	n := bridgedMemory + len(t.client)
 	for _, q := range t.questions {
@@ -210,11 +209,11 @@ func (t *bridgedTask) LogLevel() string { return "" }
 // Notify implements Origin. Tasks of the extension have no progress and no log messages.
 func (t *bridgedTask) Notify(string, []byte) {}
 
-// Standing says that what an upstream asks is rather for any other request: what is for a
-// task names it.
+// Standing returns Parked, so that a question of an upstream rather goes to any other request: a
+// question for a task names the task.
 func (t *bridgedTask) Standing() Standing { return Parked }
 
-// Ask implements Origin. The client gets the question when it asks for the task.
+// Ask implements Origin. The client gets the question together with the task.
 func (t *bridgedTask) Ask(ctx context.Context, call wire.Call) (wire.Reply, error) {
 	q, err := t.question(call)
 	if err != nil {
@@ -265,7 +264,7 @@ func (t *bridgedTask) question(call wire.Call) (*taskQuestion, error) {
 	return q, nil
 }
 
-// withdraw removes a question, if it is still open.
+// withdraw removes a question that is still open.
 func (t *bridgedTask) withdraw(q *taskQuestion) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -273,9 +272,9 @@ func (t *bridgedTask) withdraw(q *taskQuestion) {
 	_ = t.count()
 }
 
-// answer passes answers on to the questions that have their names. Others are ignored
-// (specification/draft/tasks.md, "Task Update Requests"). If one is malformed, none is
-// passed on.
+// answer passes answers on to the questions with the same names. Other answers are ignored
+// (specification/draft/tasks.md, "Task Update Requests"). If an answer is malformed, none is passed
+// on.
 func (t *bridgedTask) answer(answers []wire.Member) (taken int, bad *wire.RPCError) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -293,7 +292,7 @@ func (t *bridgedTask) answer(answers []wire.Member) (taken int, bad *wire.RPCErr
 	t.questions = slices.DeleteFunc(t.questions, func(q *taskQuestion) bool {
 		value, ok := given[q.name]
 		if ok {
-			q.answer <- wire.Reply{Result: value} // it has room for one
+			q.answer <- wire.Reply{Result: value} // the channel has room for an answer
 			taken++
 		}
 		return ok
@@ -305,8 +304,8 @@ func (t *bridgedTask) answer(answers []wire.Member) (taken int, bad *wire.RPCErr
 	return taken, nil
 }
 
-// open returns the questions without an answer, a raw object; nil for none. fresh is
-// closed when that may have changed.
+// open returns the questions without an answer, a raw object; nil for none. fresh is closed when
+// the questions may have changed.
 func (t *bridgedTask) open() (requests []byte, fresh <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -320,7 +319,7 @@ func (t *bridgedTask) open() (requests []byte, fresh <-chan struct{}) {
 	return all.Bytes(), t.fresh
 }
 
-// changed says that the upstream has announced a change of the task.
+// changed notes that the upstream has announced a change of the task.
 func (t *bridgedTask) changed() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

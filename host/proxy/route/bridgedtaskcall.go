@@ -15,21 +15,21 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/proxy/catalog"
 )
 
-// A tool of the handshake era that can be called as a task is called as one for a client
-// that declares the extension. What that client asks for the task is translated here.
+// For a client that declares the extension, a tool of the handshake era is called as a task if the
+// tool allows tasks. Requests of this client about the task are translated here.
 
-// Bounds of the wait for what a task asks that needs input.
+// Bounds of the wait for the questions of a task that needs input.
 const (
 	questionWait = time.Second           // for the first question
-	gatherWait   = 10 * time.Millisecond // then for others that belong to it
+	gatherWait   = 10 * time.Millisecond // then for further questions of the same task
 )
 
-// toolTasks are the members of the capabilities of a server of the handshake era whose
-// tools can be called as tasks.
+// toolTasks is the path in the capabilities of a server of the handshake era to the support of tool
+// calls as tasks.
 var toolTasks = []string{"tasks", "requests", "tools", "call"}
 
-// withTaskExtension adds the extension to the capabilities of a server whose tools can be
-// called as tasks of the handshake era.
+// withTaskExtension adds the extension to the capabilities of a server of the handshake era with
+// tools that can be called as tasks.
 func withTaskExtension(capabilities []byte) []byte {
 	if !has(capabilities, toolTasks...) {
 		return capabilities
@@ -53,8 +53,8 @@ func taskSupport(definition []byte) string {
 	return support
 }
 
-// mustBeTask reports whether a call of a client of the stateless era is made as a task of
-// the handshake era: if the tool cannot be called otherwise, or if it can be called so
+// mustBeTask reports whether a call of a client of the stateless era is made as a task of the
+// handshake era: if the tool can only be called as a task, or if the tool can be called as a task
 // and the client takes tasks.
 func (r *Router) mustBeTask(o Origin, entry catalog.Entry) bool {
 	if !isStateless(o) {
@@ -77,10 +77,10 @@ func (r *Router) mustBeTask(o Origin, entry catalog.Entry) bool {
 	return false
 }
 
-// taskParam returns a call as its upstream understands it: the member task of the params
-// exists only between a client and an upstream of the handshake era. ok is false if a
-// client that may use it wants a task that the upstream cannot have. If the client was
-// not told of tasks, the member is ignored, as the revision demands.
+// taskParam returns a call in the form for the upstream: the member task of the params exists only
+// between a client and an upstream of the handshake era. ok is false if a client that may use the
+// member wants a task of an upstream without tasks. If the client was not told of tasks, the member
+// is ignored, as the revision demands.
 func (r *Router) taskParam(call Call, server string, task bool) (_ Call, asTask, ok bool) {
 	if !task {
 		return call, false, true
@@ -88,7 +88,7 @@ func (r *Router) taskParam(call Call, server string, task bool) (_ Call, asTask,
 	modern := isStateless(call.Origin)
 	to, there := r.to(call.Origin.Session(), server)
 	switch known, era := to.era(); {
-	case !there || !known, modern && era == protocol.Stateless: // the server ignores it
+	case !there || !known, modern && era == protocol.Stateless: // the server ignores the member
 		return call, task && !modern, true
 	case !modern && era != protocol.Stateless:
 		return call, true, true
@@ -101,8 +101,8 @@ func (r *Router) taskParam(call Call, server string, task bool) (_ Call, asTask,
 	return call, false, true
 }
 
-// createdTask returns the task that an upstream of the handshake era has made of a call,
-// as the extension has it. made is false if the reply is no such task.
+// createdTask returns the task that an upstream of the handshake era has made of a call, in the
+// form of the extension. made is false if the reply is no created task.
 func (c *toolCall) createdTask(reply wire.Reply) (task wire.Reply, made bool) {
 	raw, ok := wire.Get(reply.Result, "task")
 	if !c.viaTask || !c.takesTasks() || reply.Stateless || !ok {
@@ -120,7 +120,7 @@ func (c *toolCall) createdTask(reply wire.Reply) (task wire.Reply, made bool) {
 	if err != nil {
 		return fail(wire.CodeInternal, "tools/call: upstream %q has made a task that cannot be reached, because %v", c.server, err), true
 	}
-	id, err := r.sealTaskID(c.origin.Session(), taskKey{c.server, own}, false) // what it asks waits here
+	id, err := r.sealTaskID(c.origin.Session(), taskKey{c.server, own}, false) // the questions of the task wait here
 	var result []byte
 	if err == nil {
 		meta, _ := wire.Get(reply.Result, "_meta")
@@ -132,11 +132,12 @@ func (c *toolCall) createdTask(reply wire.Reply) (task wire.Reply, made bool) {
 	return wire.Reply{Result: result, Own: true}, true
 }
 
-// notOfHandshake are members of a task that only the extension has.
+// notOfHandshake are members of a task in the extension only.
 var notOfHandshake = []string{"resultType", "ttlMs", "pollIntervalMs", "inputRequests", "result", "error"}
 
-// extended returns a task of the handshake era as the extension has it, with more members.
-// meta is that of the result, nil for none; kind is its type, "" for a notification.
+// extended returns a task of the handshake era in the form of the extension, with more members.
+// meta is the _meta of the result, nil for none; kind is the type of the result, "" for a
+// notification.
 func extended(task []byte, id string, meta []byte, kind string, more ...wire.Member) ([]byte, error) {
 	all, ok := wire.Members(task)
 	if err := wire.TaskShape.Check(task); err != nil || !ok {
@@ -172,8 +173,8 @@ func extended(task []byte, id string, meta []byte, kind string, more ...wire.Mem
 	return withoutRelated(o.Bytes())
 }
 
-// withoutRelated removes from the _meta of a result the task that it belongs to: it has
-// another id for the client, which knows it anyway.
+// withoutRelated removes the related task from the _meta of a result: the client knows the task
+// anyway, by another id.
 func withoutRelated(result []byte) ([]byte, error) {
 	if _, ok := wire.Get(result, "_meta", relatedTask); !ok {
 		return result, nil
@@ -185,8 +186,8 @@ func withoutRelated(result []byte) ([]byte, error) {
 	return result, err
 }
 
-// sealTaskID returns the id under which a session sees a task of an upstream. anywhere says that
-// each replica can ask about it.
+// sealTaskID returns the id under which a session sees a task of an upstream. anywhere reports that
+// each replica can ask about the task.
 func (r *Router) sealTaskID(s Session, t taskKey, anywhere bool) (string, error) {
 	inner := append(append([]byte(t.server), 0), t.id...)
 	seal := r.Sealer.SealHere
@@ -196,8 +197,8 @@ func (r *Router) sealTaskID(s Session, t taskKey, anywhere bool) (string, error)
 	return seal(requeststate.Task, TaskBinding(s.Principal()), inner, taskLife)
 }
 
-// bridgedRequest answers a request about a task of the handshake era of a client that has
-// it as a task of the extension. id is the one that the client knows.
+// bridgedRequest answers a request about a task of the handshake era of a client that has the task
+// as a task of the extension. id is the client's id of the task.
 func (r *Router) bridgedRequest(ctx context.Context, call Call, to serverConn, own, id string) wire.Reply {
 	params, err := wire.Set(call.Params, wire.Quote(own), "taskId")
 	if err == nil && call.Method == protocol.MethodTasksUpdate {
@@ -220,8 +221,8 @@ func (r *Router) bridgedRequest(ctx context.Context, call Call, to serverConn, o
 	return reply
 }
 
-// request makes a request about the task. Only tasks/cancel is sent when the client has no
-// rights any more.
+// request makes a request about the task. If the client no longer has rights, only tasks/cancel is
+// sent.
 func (t *bridgedTask) request(ctx context.Context, to serverConn, method string, params []byte) wire.Reply {
 	out := wire.Call{Method: method, Params: params}
 	if method != protocol.MethodTasksCancel {
@@ -236,12 +237,12 @@ func (t *bridgedTask) request(ctx context.Context, to serverConn, method string,
 	return reply
 }
 
-// describe returns the task as it is now, or an error. ended says that it will not change
-// any more. kind is as for extended.
+// describe returns the current task, or an error. ended reports that the task will not change
+// again. kind is as for extended.
 func (t *bridgedTask) describe(ctx context.Context, to serverConn, params []byte, id, kind string) (reply wire.Reply, ended bool) {
 	task := t.request(ctx, to, protocol.MethodTasksGet, params)
 	if task.Error != nil {
-		t.router.bridged.forget(t) // unless it is found again
+		t.router.bridged.forget(t) // unless the task is found again
 		return task, true
 	}
 	status, _ := wire.GetString(task.Result, "status")
@@ -269,7 +270,7 @@ func hasEnded(status protocol.TaskStatus) bool {
 	return true
 }
 
-// details returns what the extension has in a task of a status, and the status itself.
+// details returns the members of a task of a status in the extension, and the status itself.
 func (t *bridgedTask) details(ctx context.Context, to serverConn, params []byte, status protocol.TaskStatus) ([]wire.Member, error) {
 	switch status {
 	case protocol.TaskInputRequired:
@@ -292,7 +293,7 @@ func (t *bridgedTask) details(ctx context.Context, to serverConn, params []byte,
 	}, nil
 }
 
-// awaitQuestion waits until there are questions, though not long.
+// awaitQuestion waits until questions arrive, though not long.
 func (t *bridgedTask) awaitQuestion(ctx context.Context) {
 	timer := time.NewTimer(questionWait)
 	defer timer.Stop()
@@ -314,9 +315,9 @@ func (t *bridgedTask) awaitQuestion(ctx context.Context) {
 	}
 }
 
-// fetch asks for the result of the task, in the background, since the upstream asks the
-// client in answer to that (revision 2025-11-25, basic/utilities/tasks, "Input Required
-// Status"). The result is asked for again when the task has ended.
+// fetch asks for the result of the task in the background, since the upstream asks the client in
+// answer to this request (revision 2025-11-25, basic/utilities/tasks, "Input Required Status"). The
+// result is asked for again when the task has ended.
 func (t *bridgedTask) fetch(to serverConn, params []byte) {
 	ctx, cancel := context.WithTimeoutCause(t.router.ctx, taskWait, errTaskWait)
 	t.mu.Lock()
@@ -339,13 +340,13 @@ func (t *bridgedTask) fetch(to serverConn, params []byte) {
 	})
 }
 
-// outcome returns the result or error of a task that has ended. Which of them there is
-// decides the status: the result of a tool that failed is a result.
+// outcome returns the result or error of an ended task. The presence of a result or of an error
+// decides the status: the result of a failed tool is a result.
 func (t *bridgedTask) outcome(ctx context.Context, to serverConn, params []byte) ([]wire.Member, error) {
 	reply := t.request(ctx, to, protocol.MethodTasksResult, params)
 	if reply.Error != nil {
 		switch bad := wire.ParseError(reply.Error); bad.Code {
-		case protocol.CodeURLElicitationRequired: // it cannot be asked for any more
+		case protocol.CodeURLElicitationRequired: // the page can no longer be asked for
 			reply = changeCode(reply, wire.CodeInternal)
 		default:
 			reply = t.router.adaptError(Call{Method: protocol.MethodToolsCall, Origin: t}, reply, true)
@@ -373,7 +374,7 @@ func (t *bridgedTask) update(ctx context.Context, call Call, to serverConn, para
 	if bad != nil {
 		return wire.Reply{Error: bad.Raw()}
 	}
-	if taken == 0 { // is there such a task?
+	if taken == 0 { // does the task exist?
 		if reply := t.request(ctx, to, protocol.MethodTasksGet, params); reply.Error != nil {
 			t.router.bridged.forget(t)
 			return reply
@@ -382,8 +383,8 @@ func (t *bridgedTask) update(ctx context.Context, call Call, to serverConn, para
 	return empty()
 }
 
-// cancel tells the upstream that the client does not need the task any more. A task that
-// has ended needs no such thing; servers of the handshake era say that with an error.
+// cancel tells the upstream that the client no longer needs the task. A task that has ended needs
+// no cancellation; servers of the handshake era answer with an error then.
 func (t *bridgedTask) cancel(ctx context.Context, to serverConn, params []byte) wire.Reply {
 	reply := t.request(ctx, to, protocol.MethodTasksCancel, params)
 	if reply.Error == nil {

@@ -10,12 +10,12 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// minWatchPoll is the shortest time between two requests for a task that is watched.
+// minWatchPoll is the shortest time between two requests for a watched task.
 const minWatchPoll = 250 * time.Millisecond
 
-// watchBridged is WatchTask for a task of the handshake era. Its upstream need not announce
-// changes, so the router asks for the task as often as a client would, and also when the
-// upstream announces one.
+// watchBridged is WatchTask for a task of the handshake era. The upstream need not announce
+// changes, so the router asks for the task as often as a client would, and also after each
+// announced change.
 func (r *Router) watchBridged(ctx context.Context, s Session, to serverConn, own, id string) (stop func(), ok bool) {
 	key, who := watchKey{to.key(), own}, watcher{s, id}
 	t, err := r.bridged.get(r, key, s)
@@ -39,14 +39,14 @@ func (r *Router) watchBridged(ctx context.Context, s Session, to serverConn, own
 	if w == nil {
 		return nil, false
 	}
-	if ended { // that is the last change, which the watcher may have missed
+	if ended { // the last change, which the watcher may have missed
 		s.Notify(protocol.NotificationTask, first.Result)
 	}
 	return func() { r.removeWatcher(key, w, who) }, true
 }
 
-// poll tells the watchers of a task each change of it, until it has ended or ctx ends. seen
-// is the task as it was last.
+// poll tells the watchers of a task each change, until the task or ctx has ended. seen is the last
+// known task.
 func (r *Router) poll(ctx context.Context, t *bridgedTask, to serverConn, params, seen []byte) {
 	for {
 		_, fresh := t.open()
@@ -64,7 +64,7 @@ func (r *Router) poll(ctx context.Context, t *bridgedTask, to serverConn, params
 			t = again
 		}
 		now, ended := t.describe(ctx, to, params, t.key.id, "")
-		if now.Error != nil { // the client finds that out with tasks/get
+		if now.Error != nil { // the client finds the error with tasks/get
 			return
 		}
 		if changed(seen, now.Result) {

@@ -14,30 +14,29 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/proxy/catalog"
 )
 
-// toolCall is a call of a tool that is forwarded to its upstream. All of them take the
-// same path: request makes the upstream's request, and conclude makes the reply from
-// its outcome. In between, either the caller waits (answer), or completed is called
-// with the outcome (Submit).
+// toolCall is a call of a tool that is forwarded to the upstream. All tool calls take the same
+// path: request makes the upstream's request, and conclude makes the reply from the outcome. In
+// between, either the caller waits (answer), or completed is called with the outcome (Submit).
 //
-// A toolCall is the wire.Permit of its request: whether the tool may be called is
-// checked when the request is written.
+// A toolCall is the wire.Permit of the request: the rights to call the tool are checked when the
+// request is written.
 type toolCall struct {
 	router       *Router
-	call         Call     // of a client or script, with the tool's public name if a client makes it
+	call         Call     // of a client or script, with the tool's public name for a client
 	origin       Origin   // nil if no client has asked for the call
 	server, tool string   // real names
-	agent        bool     // an agent calls it, not a script
+	agent        bool     // an agent calls the tool, not a script
 	task         bool     // the call is to become a task
 	observer     Observer // nil if the call is not observed
 	start        time.Time
-	sent         []byte    // the params as they were sent, if there is an observer
+	sent         []byte    // the params as sent, if there is an observer
 	to           Responder // only of a submitted call
 	waits        bool      // we declare tasks in place of the client, and wait for them
-	// gated is what the Gate has decided; nil as long as it is not active.
+	// gated is the decision of the Gate; nil as long as the Gate is not active.
 	gated   atomic.Pointer[gated]
-	script  *ScriptCall // that it is; nil for a call of a client
+	script  *ScriptCall // the call of the script; nil for a call of a client
 	pause   func() (goOn func())
-	viaTask bool // it is to become a task, of which the client gets the result or one of the extension
+	viaTask bool // the call is to become a task, of which the client gets the result or a task of the extension
 }
 
 // agentCall makes the toolCall for a request of a client.
@@ -51,8 +50,8 @@ func (r *Router) agentCall(call Call, entry catalog.Entry, task bool) *toolCall 
 	return c
 }
 
-// request returns the request for the upstream, with the tool's real name. in are the
-// answers to what the upstream has asked.
+// request returns the request for the upstream, with the tool's real name. in are the answers to
+// the questions of the upstream.
 func (c *toolCall) request(in wire.Inputs) (wire.Call, error) {
 	params, err := wire.Set(c.call.Params, wire.Quote(c.tool), "name")
 	if err == nil && c.viaTask {
@@ -78,7 +77,7 @@ func (c *toolCall) Permitted() error {
 		return err
 	}
 	if c.gated.Load() == nil {
-		c.gate() // it may have become active
+		c.gate() // the Gate may have become active
 	}
 	if c.script != nil && c.script.Permit != nil {
 		if err := c.script.Permit(); err != nil {
@@ -88,7 +87,7 @@ func (c *toolCall) Permitted() error {
 	return c.gated.Load().Permitted()
 }
 
-// gate makes the preliminary decision of the Gate, if it is active.
+// gate makes the preliminary decision of the Gate, if the Gate is active.
 func (c *toolCall) gate() {
 	if !c.router.gates() {
 		return
@@ -99,12 +98,12 @@ func (c *toolCall) gate() {
 	}
 	g := c.router.decide(c.origin, request, func() []byte { return c.router.Catalog.Definition(c.server, c.tool) })
 	if c.script != nil && c.script.Approved {
-		g.request.Approved = true // about the definition that it has just got
+		g.request.Approved = true // about the definition just received
 	}
 	c.gated.Store(g)
 }
 
-// answer makes the call and waits for its reply.
+// answer makes the call and waits for the reply.
 func (c *toolCall) answer(ctx context.Context) wire.Reply {
 	var reply wire.Reply
 	w := &waiter{progress: c.call.Progress, pause: c.pause}
@@ -119,8 +118,8 @@ func (c *toolCall) answer(ctx context.Context) wire.Reply {
 	return c.conclude(ctx, reply, err)
 }
 
-// pass waits until the call may be made. What a person has allowed does not go to a server
-// that has taken the place of the one that there was.
+// pass waits until the call may be made. A call allowed by a person does not go to a server that
+// has since taken the place of the server in the question.
 func (c *toolCall) pass(ctx context.Context, w *waiter) error {
 	g := c.gated.Load()
 	if g.decided().Allowed() {
@@ -153,7 +152,7 @@ func (c *toolCall) try(ctx context.Context, in wire.Inputs) (wire.Reply, error) 
 	return up.Call(ctx, out)
 }
 
-// conclude returns the reply to the client or script. It may wait for the client.
+// conclude returns the reply to the client or script, perhaps after waiting for the client.
 func (c *toolCall) conclude(ctx context.Context, reply wire.Reply, err error) wire.Reply {
 	if err == nil && c.needsTask(reply) {
 		c.waits = true
@@ -179,7 +178,7 @@ func (c *toolCall) conclude(ctx context.Context, reply wire.Reply, err error) wi
 	return c.observed(ctx, reply)
 }
 
-// bridges reports whether there is more to do before the caller can get a reply.
+// bridges reports whether more is to be done before the caller can get a reply.
 func (c *toolCall) bridges(reply wire.Reply) bool {
 	if reply.Error != nil {
 		return c.needsTask(reply)
@@ -194,14 +193,13 @@ func (c *toolCall) bridges(reply wire.Reply) bool {
 	return made
 }
 
-// asksAside reports whether the upstream asks something that the reply to the caller
-// cannot ask.
+// asksAside reports whether the upstream asks a question that cannot be in the reply to the caller.
 func (c *toolCall) asksAside(reply wire.Reply) bool {
 	return asks(reply) && (!c.agent || !isStateless(c.origin))
 }
 
-// note remembers the task that a reply creates, and the elicitations that it asks for.
-// early is a status of the task that arrived before the reply; nil for none.
+// note remembers the task that a reply creates, and the requested elicitations. early is a status
+// of the task that arrived before the reply; nil for none.
 func (c *toolCall) note(reply wire.Reply) (early []byte) {
 	if c.origin == nil {
 		return nil
@@ -222,7 +220,7 @@ func (c *toolCall) announce(early []byte) {
 	}
 }
 
-// observed reports the call and its reply to the observer, and returns the reply.
+// observed reports the call and the reply to the observer, and returns the reply.
 func (c *toolCall) observed(ctx context.Context, reply wire.Reply) wire.Reply {
 	if c.observer != nil {
 		c.observe(c.observation(reply, ctx.Err() != nil))
@@ -236,19 +234,19 @@ func (c *toolCall) observe(o ObservedCall) {
 	}
 }
 
-// observation returns what the observer gets about the call, which ends now.
+// observation returns the description of the call, which ends now, for the observer.
 func (c *toolCall) observation(reply wire.Reply, cancelled bool) ObservedCall {
 	o := ObservedCall{
 		Origin: c.origin, Kind: policy.KindTool, Server: c.server, Tool: c.tool, Params: c.sent,
 		Reply: reply, Cancelled: cancelled, Start: c.start, Duration: time.Since(c.start), Decision: c.gated.Load().decided(),
 	}
 	if o.Unsent = c.sent == nil || reply.Denied != nil; c.sent == nil {
-		o.Params, _ = wire.Set(c.call.Params, wire.Quote(c.tool), "name") // there is no request without it
+		o.Params, _ = wire.Set(c.call.Params, wire.Quote(c.tool), "name") // no request is without a name
 	}
 	return o
 }
 
-// unanswered returns the reply to a call of a tool that got no response.
+// unanswered returns the reply to a call of a tool without a response.
 func (r *Router) unanswered(ctx context.Context, server, tool string, err error) wire.Reply {
 	r.warn(ctx, err, "tool call failed", "upstream", server, "tool", tool)
 	var bad *wire.RPCError

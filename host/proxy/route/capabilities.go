@@ -5,10 +5,10 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// maxCapabilities is how many bytes of capabilities are passed on that we do not know.
+// maxCapabilities bounds the unknown capabilities that are passed on, in bytes.
 const maxCapabilities = 64 << 10
 
-// capability is a capability of servers that we know, with the members that clients read.
+// capability is a known capability of servers, with the members that clients read.
 type capability struct {
 	name    string
 	flags   []string // true or false
@@ -24,9 +24,9 @@ var capabilities = []capability{
 	{name: "tasks", objects: []string{"list", "cancel", "requests"}},
 }
 
-// advertised returns what clients are told of the capabilities of an upstream: what they can use
-// by us, in the form that strict clients accept. alone says that there is no other upstream, so
-// that requests with methods that we do not know reach it.
+// advertised returns the capabilities of an upstream for clients: those that clients can use
+// through us, in the form that strict clients accept. alone reports that no other upstream exists,
+// so that requests with unknown methods reach this upstream.
 func advertised(theirs []byte, alone bool) []byte {
 	var out wire.Object
 	known := map[string]bool{"extensions": true, "experimental": true}
@@ -62,7 +62,7 @@ func advertised(theirs []byte, alone bool) []byte {
 	return out.Bytes()
 }
 
-// sound returns the value of a capability without what strict clients refuse.
+// sound returns the value of a capability without the members that strict clients refuse.
 func (c capability) sound(value []byte) []byte {
 	if !wire.IsObject(value) {
 		return []byte("{}") // true, or an empty list
@@ -83,11 +83,11 @@ func (c capability) sound(value []byte) []byte {
 			drop = append(drop, "requests")
 		}
 	}
-	rest, _ := wire.Without(value, drop...) // it is an object
+	rest, _ := wire.Without(value, drop...) // value is an object
 	return rest
 }
 
-// objects returns an object with those members that are objects; nil if there is none.
+// objects returns an object with only the members that are objects; nil for none.
 func objects(value []byte) []byte {
 	all, _ := wire.Members(value)
 	var drop []string

@@ -9,41 +9,40 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/proxy/catalog"
 )
 
-// Bounds of what is kept for a session. Beyond them, and if there is no memory for more, the
-// oldest entry is forgotten, except that further subscriptions are refused.
+// Bounds of the state kept for a session. Beyond them, and without memory for more, the oldest
+// entry is forgotten, except that further subscriptions are refused.
 const (
 	maxTasks         = 4096
 	maxElicitations  = 1024
 	maxSubscriptions = 4096
-	maxEarly         = 256 // statuses of tasks that are not known yet
+	maxEarly         = 256 // statuses of tasks not known yet
 
-	maxID          = 1 << 10  // of an id that is kept, in bytes
-	maxSubscribed  = 16 << 10 // of a URI that can be subscribed to, in bytes
-	maxEarlyStatus = 16 << 10 // of a status that is kept, in bytes
-	entryMemory    = 256      // that an entry takes besides, about, in bytes
+	maxID          = 1 << 10  // of a kept id, in bytes
+	maxSubscribed  = 16 << 10 // of a URI of a subscription, in bytes
+	maxEarlyStatus = 16 << 10 // of a kept status, in bytes
+	entryMemory    = 256      // of an entry without the kept bytes, about, in bytes
 )
 
-// client is the state of a session. It is guarded by Router.mu unless a field says
-// otherwise.
+// client is the state of a session, guarded by Router.mu unless a field has another comment.
 type client struct {
 	session Session         // constant
 	kept    *budget.Account // of the fields with bounds, and of outgoing
 	called  policy.History
 	level   string // lowest level of log messages; "" if never set
-	offered []byte // the capabilities in its initialize result, a raw object
-	// tasks are those that upstreams created for the session: servers by id.
+	offered []byte // the capabilities in the initialize result, a raw object
+	// tasks are the tasks that upstreams created for the session: servers by id.
 	tasks recent[string, string]
-	// ownTasks are those that the client created for upstreams: servers by id.
+	// ownTasks are the tasks that the client created for upstreams: servers by id.
 	ownTasks recent[string, string]
-	// elicitations are those of mode "url", which end outside of the protocol: whether
-	// they have ended.
+	// elicitations are the elicitations of mode "url", which end outside of the protocol: the value
+	// reports whether the elicitation has ended.
 	elicitations recent[elicitation, bool]
-	visited      chan struct{}             // closed when one of them ends; nil while no call waits
+	visited      chan struct{}             // closed when an elicitation ends; nil while no call waits
 	topics       map[topic]bool            // subscribed to
 	renewed      map[string]bool           // servers whose connection for this session was lost with another replica
-	outgoing     map[string]*serialQueue   // notifications that are being sent, by server
-	early        recent[string, []byte]    // status of own tasks that are not known yet, by id
-	handed       recent[uriDigest, string] // servers by the URIs that they gave the session
+	outgoing     map[string]*serialQueue   // notifications being sent, by server
+	early        recent[string, []byte]    // status of own tasks not known yet, by id
+	handed       recent[uriDigest, string] // servers by the URIs given to the session
 }
 
 // taskKey is a task of an upstream.
@@ -58,8 +57,8 @@ func keep[K comparable, V any](in *recent[K, V], k K, id string, v V) {
 	}
 }
 
-// keepStatus stores the status of a task, unless it or the id is too large. The message that it
-// came in may be larger.
+// keepStatus stores the status of a task, unless the status or the id is too large. The message
+// with the status may be larger.
 func keepStatus[K comparable](in *recent[K, []byte], k K, id string, status []byte) {
 	if len(id) <= maxID && len(status) <= maxEarlyStatus {
 		in.put(k, bytes.Clone(status), len(id)+len(status)+entryMemory)
@@ -91,7 +90,7 @@ func (r *Router) with(s Session, f func(c *client)) {
 	}
 }
 
-// sessions returns those for which f is true.
+// sessions returns the sessions for which f is true.
 func (r *Router) sessions(f func(c *client) bool) []Session {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -104,8 +103,8 @@ func (r *Router) sessions(f func(c *client) bool) []Session {
 	return found
 }
 
-// everyone returns the sessions that use a connection: its owner, or all sessions
-// if it is shared whose clients may use the server.
+// everyone returns the sessions that use a connection: the owner, or, for a shared connection, all
+// sessions whose clients may use the server.
 func (r *Router) everyone(at connKey) []Session {
 	return r.sessions(func(c *client) bool { return c.uses(at) })
 }
@@ -115,7 +114,7 @@ func (c *client) uses(at connKey) bool {
 	return (at.own == nil || at.own == c.session) && MayUse(c.session, at.server)
 }
 
-// alone reports whether s is the only session there is.
+// alone reports whether s is the only session.
 func (r *Router) alone(s Session) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

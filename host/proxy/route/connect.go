@@ -8,11 +8,11 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// Upstream is what the router needs of a connection to an upstream; see
-// upstream.Upstream. It is safe for concurrent use. The error of a method is the cause
-// of ctx, or says why there is no answer.
+// Upstream is a connection to an upstream, as used by the router; see upstream.Upstream. An
+// Upstream is safe for concurrent use. The error of a method is the cause of ctx, or the reason for
+// the missing answer.
 type Upstream interface {
-	// Ready waits until the upstream has started; the error says why it has not.
+	// Ready waits until the upstream has started; the error is the reason of a failed start.
 	Ready(ctx context.Context) error
 	// Handshake waits for the first handshake.
 	Handshake(ctx context.Context) (result []byte, err error)
@@ -22,22 +22,21 @@ type Upstream interface {
 	Notify(ctx context.Context, method string, params []byte) error
 }
 
-// Connection is an upstream as seen by one session.
+// Connection is an upstream as seen by a session.
 type Connection struct {
 	Upstream
-	// Own is the only session that uses this connection and the process behind it
-	// (isolation = "session"); nil if sessions share it.
+	// Own is the only session that uses this connection and the process behind the connection
+	// (isolation = "session"); nil if sessions share both.
 	Own Session
 }
 
-// Upstreams finds connections. It alone decides whether sessions share an upstream:
-// the router asks it for every request, keeps subscriptions and log levels per
-// connection, and delivers messages of an owned connection to its owner (see
-// Router.Peer).
+// Upstreams finds connections. Only Upstreams decides whether sessions share an upstream: the
+// router asks for the connection of every request, keeps subscriptions and log levels per
+// connection, and delivers messages of an owned connection to the owner (see Router.Peer).
 type Upstreams interface {
-	// For returns the connection that s uses for a server; ok is false if the server is
-	// not configured. s is nil for work that belongs to no session. For does not wait
-	// for the server. It is called from many goroutines, with no lock held.
+	// For returns the connection that s uses for a server; ok is false if the server is not
+	// configured. s is nil for work that belongs to no session. For does not wait for the server,
+	// and is called from many goroutines, with no lock held.
 	For(s Session, server string) (c Connection, ok bool)
 }
 
@@ -47,7 +46,7 @@ type Shared struct {
 	byID map[string]Upstream
 }
 
-// Set adds the upstream of a server, or replaces it.
+// Set adds or replaces the upstream of a server.
 func (u *Shared) Set(server string, up Upstream) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -65,14 +64,14 @@ func (u *Shared) For(_ Session, server string) (Connection, bool) {
 	return Connection{Upstream: up}, ok
 }
 
-// connKey identifies a connection. It outlives the connection: one that replaces
-// another has the same key.
+// connKey identifies a connection. A connection and the next connection in the same place have the
+// same key.
 type connKey struct {
 	server string
 	own    Session // Connection.Own
 }
 
-// serverConn is a connection and the name of its server.
+// serverConn is a connection and the name of the server.
 type serverConn struct {
 	server string
 	Connection
@@ -117,8 +116,7 @@ func has(object []byte, path ...string) bool {
 	return ok && string(raw) != "false" && string(raw) != "null"
 }
 
-// offering returns the connections of a session whose upstreams are known to have a
-// capability.
+// offering returns the connections of a session whose upstreams are known to have a capability.
 func (r *Router) offering(s Session, path ...string) []serverConn {
 	return slices.DeleteFunc(r.connections(s), func(c serverConn) bool {
 		has, _ := c.offers(path...)
@@ -126,9 +124,9 @@ func (r *Router) offering(s Session, path ...string) []serverConn {
 	})
 }
 
-// offered reports whether any upstream has a capability or may have it, because its
-// capabilities are not known yet, or whether the session was told of it: an upstream
-// may have lost it since the run that was remembered.
+// offered reports whether any upstream has a capability, or may have it because the capabilities of
+// the upstream are not known yet, or whether the session was told of the capability: an upstream
+// may have lost it since the remembered run.
 func (r *Router) offered(s Session, path ...string) bool {
 	return slices.ContainsFunc(r.connections(s), func(c serverConn) bool {
 		has, known := c.offers(path...)
@@ -136,8 +134,7 @@ func (r *Router) offered(s Session, path ...string) bool {
 	}) || r.told(s, path...)
 }
 
-// told reports whether a session was told of a capability in the answer to its
-// initialize request.
+// told reports whether a session was told of a capability in the answer to initialize.
 func (r *Router) told(s Session, path ...string) (told bool) {
 	r.with(s, func(c *client) { told = has(c.offered, path...) })
 	return told

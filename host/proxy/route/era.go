@@ -15,27 +15,26 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// stateTTL is how long a client may take to repeat a request with the answers that an
-// upstream has asked for.
+// stateTTL is how long a client may take to repeat a request with the answers for an upstream.
 const stateTTL = time.Hour
 
-// mayAsk are the methods whose results can ask the client something (revision
-// 2026-07-28, basic/patterns/mrtr, "Supported Requests").
+// mayAsk are the methods whose results can ask the client questions (revision 2026-07-28,
+// basic/patterns/mrtr, "Supported Requests").
 var mayAsk = []string{protocol.MethodToolsCall, protocol.MethodPromptsGet, protocol.MethodResourcesRead}
 
 // isStateless reports whether a request is of the stateless era. A nil origin is not.
 func isStateless(o Origin) bool { return o != nil && o.Revision().Has(protocol.InputRequests) }
 
-// receive prepares a request for routing. It takes the envelope and the answers to an
-// upstream's questions out of the params of a request of the stateless era: the link
-// with the upstream adds what that one understands.
+// receive prepares a request for routing: for a request of the stateless era, the envelope and the
+// answers to questions of an upstream are taken out of the params. The link with the upstream adds
+// the members for the upstream's era.
 func (r *Router) receive(call Call) (Call, *wire.RPCError) {
 	if !isStateless(call.Origin) {
 		return call, nil
 	}
 	call.sent = call.Params
 	params, err := envelope.Remove(call.Params)
-	if protocol.IsTaskRequest(call.Method) { // whose answers are for the task
+	if protocol.IsTaskRequest(call.Method) { // the answers in the request are for the task
 		if err != nil {
 			return call, wire.Errorf(wire.CodeInvalidParams, "%s: params: %v", call.Method, err)
 		}
@@ -57,8 +56,7 @@ func (r *Router) receive(call Call) (Call, *wire.RPCError) {
 	return call, nil
 }
 
-// readInputs reads the answers of the client to what an upstream or a composite tool has
-// asked.
+// readInputs reads the answers of the client to the questions of an upstream or a composite tool.
 func (r *Router) readInputs(call *Call) *wire.RPCError {
 	responses, asked := wire.Get(call.Params, "inputResponses")
 	state, continued := wire.Get(call.Params, "requestState")
@@ -98,20 +96,19 @@ func (r *Router) readInputs(call *Call) *wire.RPCError {
 	return invalidState(call.Method)
 }
 
-// invalidState returns the error for a requestState that is not valid, whatever the
-// reason.
+// invalidState returns the error for an invalid requestState, the same for all reasons.
 func invalidState(method string) *wire.RPCError {
 	return wire.Errorf(wire.CodeInvalidParams, "%s: %v", method, requeststate.ErrInvalid)
 }
 
-// binding returns what a requestState for a request belongs to.
+// binding returns the binding of a requestState to a request.
 func (r *Router) binding(call Call) requeststate.Binding {
 	return requeststate.Binding{Principal: call.Origin.Session().Principal(), Method: call.Method, Params: call.sent}
 }
 
-// adapt makes a reply fit the era of the client that asked. Replies of upstreams of the
-// client's era are right already, except for the upstream's requestState. What the
-// stateless era adds to every result is added by the front end.
+// adapt makes a reply fit the era of the asking client. Replies of upstreams of the client's era
+// are right already, except for the upstream's requestState. The front end adds the members that
+// every result of the stateless era has.
 func (r *Router) adapt(call Call, reply wire.Reply) wire.Reply {
 	stateless := isStateless(call.Origin)
 	switch {
@@ -122,7 +119,7 @@ func (r *Router) adapt(call Call, reply wire.Reply) wire.Reply {
 	case stateless && reply.Stateless:
 		return r.relay(call, reply)
 	case stateless:
-		// What is not an object is refused when the rest is added.
+		// A result that is no object is refused when the other members are added.
 		if result, err := envelope.FromHandshake(reply.Result); err == nil {
 			reply.Result = result
 		}
@@ -131,8 +128,8 @@ func (r *Router) adapt(call Call, reply wire.Reply) wire.Reply {
 	return legacyResult(call, reply)
 }
 
-// relay passes on a result of an upstream of the stateless era to a client of it. The
-// client gets a requestState that only it can use.
+// relay passes on a result of an upstream of the stateless era to a client of the stateless era.
+// The client gets a requestState that no other client can use.
 func (r *Router) relay(call Call, reply wire.Reply) wire.Reply {
 	switch resultType(reply) {
 	case envelope.TypeInputRequired:
@@ -148,15 +145,15 @@ func (r *Router) relay(call Call, reply wire.Reply) wire.Reply {
 	return r.sealReply(call, reply, requeststate.Relay, inner)
 }
 
-// sealRun seals the requestState of a composite tool that asks the client: the id of its
-// run. The reply of a tool that asks nothing stays as it is.
+// sealRun seals the requestState of a composite tool that asks the client: the id of the run. The
+// reply of a tool without questions is returned unchanged.
 func (r *Router) sealRun(call Call, reply wire.Reply) wire.Reply {
 	if !asks(reply) {
 		return reply
 	}
 	run, _ := wire.GetString(reply.Result, "requestState")
 	reply = r.sealReply(call, reply, requeststate.Run, []byte(run))
-	reply.Own = true // so that it is not sealed again
+	reply.Own = true // so that the state is not sealed again
 	return reply
 }
 
@@ -189,7 +186,7 @@ func resultType(reply wire.Reply) string {
 	return kind
 }
 
-// legacyResult removes from a result what the handshake era does not have.
+// legacyResult removes the members from a result that the handshake era does not have.
 func legacyResult(call Call, reply wire.Reply) wire.Reply {
 	kind, ok := envelope.ResultType(reply.Result)
 	if !ok || kind != envelope.TypeComplete {
@@ -206,9 +203,9 @@ func legacyResult(call Call, reply wire.Reply) wire.Reply {
 	return reply
 }
 
-// withoutValue removes structuredContent from the result of a tool if it is not an object, and
-// puts it into the text of the result, unless it stands there already (revision 2026-07-28,
-// server/tools, "Structured Content").
+// withoutValue removes structuredContent that is not an object from the result of a tool, and puts
+// the value into the text of the result, unless the text has the value already (revision
+// 2026-07-28, server/tools, "Structured Content").
 func withoutValue(result []byte) ([]byte, error) {
 	value, ok := wire.Get(result, "structuredContent")
 	if !ok || wire.IsObject(value) {
@@ -219,7 +216,7 @@ func withoutValue(result []byte) ([]byte, error) {
 		return nil, err
 	}
 	content, _ := wire.Get(rest, "content")
-	blocks, _ := wire.Elements(content) // what is not a list has no block that a client could read
+	blocks, _ := wire.Elements(content) // content other than a list has no block that a client could read
 	for _, block := range blocks {
 		if text, ok := wire.GetString(block, "text"); ok && says(text, value) {
 			return rest, nil
@@ -229,7 +226,7 @@ func withoutValue(result []byte) ([]byte, error) {
 	return wire.Set(rest, wire.Array(blocks), "content")
 }
 
-// says reports whether a text is a raw value: as JSON, or just the text if the value is one.
+// says reports whether a text is a raw value: as JSON, or just the text of a string.
 func says(text string, value []byte) bool {
 	if own, ok := wire.Text(value); ok && own == text {
 		return true
@@ -249,13 +246,13 @@ func says(text string, value []byte) bool {
 	}
 }
 
-// adaptError translates the codes of errors that the eras do not share. Errors about the
-// hop between us and the upstream say nothing about the client's request.
+// adaptError translates the codes of errors that the eras do not share. Errors about the hop
+// between us and the upstream do not concern the client's request.
 func (r *Router) adaptError(call Call, reply wire.Reply, stateless bool) wire.Reply {
 	bad := wire.ParseError(reply.Error)
 	switch bad.Code {
 	case protocol.CodeHeaderMismatch, protocol.CodeUnsupportedVersion:
-		if !reply.Stateless { // there they can mean anything
+		if !reply.Stateless { // in the handshake era, these codes can have any meaning
 			return changeCode(reply, wire.CodeInternal)
 		}
 		return fail(wire.CodeInternal, "%s: the server refused our request: %s", call.Method, bad.Message)

@@ -12,52 +12,51 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/proxy/catalog"
 )
 
-// Gate decides which requests of clients and scripts may be made. It must be safe for
+// Gate decides which requests of clients and scripts may be made. A Gate must be safe for
 // concurrent use.
 type Gate interface {
-	// Active reports whether there is anything to decide. It is asked before each request,
-	// and again before it is written. If it is false, everything is permitted.
+	// Active reports whether the Gate has anything to decide. Active is called before each request,
+	// and again before the request is written. If the result is false, everything is permitted.
 	Active() bool
-	// Decide decides about a request. It does not block.
+	// Decide decides about a request. Decide does not block.
 	Decide(r policy.Request) policy.Decision
-	// Approve asks a person whether a request may be made, for the action policy.Ask. It
-	// waits for the answer. It returns nil if the request is allowed. Other errors than the
-	// cause of ctx are refusals. The Approval is for the record, in each case.
+	// Approve asks a person whether a request may be made, for the action policy.Ask, and waits for
+	// the answer. The error is nil if the request is allowed. Other errors than the cause of ctx
+	// are refusals. The Approval is for the record, in each case.
 	Approve(ctx context.Context, a Asking) (policy.Approval, error)
 }
 
 // Asking is a request that needs the approval of a person.
 type Asking struct {
-	Origin   Origin // of the request; nil if there is no client
+	Origin   Origin // of the request; nil without a client
 	Request  policy.Request
 	Decision policy.Decision
-	// Progress tells the caller in a sentence what the request waits for. It is nil if the
-	// caller does not want progress.
+	// Progress tells the caller in a sentence the reason of the wait. Progress is nil if the caller
+	// does not want progress.
 	Progress func(message string)
 }
 
-// gated is a request that the rights of its client permit or not, and that the Gate decides
-// about, if there is one. A nil *gated permits everything.
+// gated is a request that the rights of the client permit or not, and about which the Gate decides,
+// if set. A nil *gated permits everything.
 type gated struct {
 	router     *Router
 	origin     Origin        // of the request; nil for none
-	definition func() []byte // the definition as it is now; nil: there is none
-	version    func() string // the policy.Request.Version as it is now; nil: there is none
+	definition func() []byte // the current definition; nil: none
+	version    func() string // the current policy.Request.Version; nil: none
 
-	mu       sync.Mutex // guards what follows; held while the Gate decides
+	mu       sync.Mutex // guards the fields below; held while the Gate decides
 	request  policy.Request
 	decision policy.Decision  // the zero value as long as the Gate is not active
-	approval *policy.Approval // nil: nobody was asked
+	approval *policy.Approval // nil: no person was asked
 	asked    policy.Decision  // about which a person has decided
 }
 
-// gates reports whether there is anything for the Gate to decide.
+// gates reports whether the Gate has anything to decide.
 func (r *Router) gates() bool { return r.Gate != nil && r.Gate.Active() }
 
-// decide makes the preliminary decision about a request of a client or script. o is the
-// origin of the request, nil for none; it completes request.Caller. If the Gate is not
-// active, the decision is made when the request is written, should the Gate be active by
-// then.
+// decide makes the preliminary decision about a request of a client or script. o is the origin of
+// the request, nil for none, and completes request.Caller. If the Gate is not active, the decision
+// is made when the request is written, should the Gate be active by then.
 func (r *Router) decide(o Origin, request policy.Request, definition func() []byte) *gated {
 	g := &gated{router: r, origin: o, request: request, definition: definition}
 	if r.gates() {
@@ -66,14 +65,13 @@ func (r *Router) decide(o Origin, request policy.Request, definition func() []by
 	return g
 }
 
-// decideAgain decides for the definition as it is now. The caller holds g.mu, or is the
-// only one that knows g.
+// decideAgain decides for the current definition. The caller holds g.mu, or is the only user of g.
 func (g *gated) decideAgain() {
 	g.router.identify(g.origin, &g.request.Caller) // a token may have been withdrawn
 	if g.definition != nil {
 		now := g.definition()
 		if g.request.Approved && !bytes.Equal(now, g.request.Definition) {
-			g.request.Approved = false // what was allowed is another tool now
+			g.request.Approved = false // the allowed tool is another tool now
 		}
 		g.request.Definition = now
 	}
@@ -90,8 +88,8 @@ func (g *gated) decideAgain() {
 	g.decision.Approval = g.approval
 }
 
-// pass waits for the approval of a person if the decision is to ask for it. The error is
-// a *wire.DeniedError if the request may not be made, or the cause of ctx.
+// pass waits for the approval of a person if the decision is to ask for approval. The error is a
+// *wire.DeniedError if the request may not be made, or the cause of ctx.
 func (g *gated) pass(ctx context.Context, o Origin, w *waiter) error {
 	if g == nil {
 		return nil
@@ -126,7 +124,7 @@ func (g *gated) pass(ctx context.Context, o Origin, w *waiter) error {
 	return nil
 }
 
-// refusal returns the error for a request that may not be made, nil if it may.
+// refusal returns the error for a request that may not be made, nil for a permitted request.
 func (g *gated) refusal(d policy.Decision, approved bool) error {
 	if d.Allowed() || d.Action == policy.Ask && approved && (g.asked.Action == "" || g.asked.Rule == d.Rule) {
 		return nil // for another rule, the person would have to be asked again
@@ -149,13 +147,13 @@ func (g *gated) Permitted() error {
 	err := g.refusal(g.decision, g.request.Approved)
 	var denied *wire.DeniedError
 	if errors.As(err, &denied) {
-		return denied.Err // the connection wraps it
+		return denied.Err // the connection wraps the error
 	}
 	return err
 }
 
-// lasts reports whether policy still permits what was permitted before, such as a
-// subscription. It does not count again, and nobody is asked.
+// lasts reports whether policy still permits an earlier permitted request, such as a subscription.
+// The request is not counted again, and no person is asked.
 func (g *gated) lasts() bool {
 	if g == nil || !g.router.gates() {
 		return true
@@ -167,7 +165,7 @@ func (g *gated) lasts() bool {
 	return g.refusal(g.decision, g.request.Approved) == nil
 }
 
-// decided returns the last decision, the zero Decision if there is no Gate.
+// decided returns the last decision, the zero Decision without a Gate.
 func (g *gated) decided() policy.Decision {
 	if g == nil {
 		return policy.Decision{}
@@ -177,7 +175,7 @@ func (g *gated) decided() policy.Decision {
 	return g.decision
 }
 
-// identify sets what an origin says about a caller; nil is nobody.
+// identify sets the members of a caller from an origin; a nil origin changes nothing.
 func (r *Router) identify(o Origin, c *policy.Caller) {
 	if o == nil {
 		return
@@ -189,7 +187,7 @@ func (r *Router) identify(o Origin, c *policy.Caller) {
 	}
 	if name := s.TokenName(); name != "" {
 		c.Client, c.Token = name, true
-	} else if c.Principal == "" { // a token without a name is nobody's, whatever its client says
+	} else if c.Principal == "" { // a token without a name belongs to no user, whatever the client claims
 		info, _ := wire.Get(o.Client(), "clientInfo")
 		c.Client, _ = wire.GetString(info, "name")
 	} else {
@@ -197,7 +195,7 @@ func (r *Router) identify(o Origin, c *policy.Caller) {
 	}
 }
 
-// passOwn decides about a call of one of our own tools, and waits until it may be made.
+// passOwn decides about a call of our own tools, and waits until the call may be made.
 func (r *Router) passOwn(ctx context.Context, o Origin, request policy.Request, version func() string, w *waiter) (*gated, error) {
 	if version != nil && r.gates() {
 		request.Version = version()
@@ -213,9 +211,9 @@ func (r *Router) passOwn(ctx context.Context, o Origin, request policy.Request, 
 	return g, nil
 }
 
-// Confirm asks a person whether a script may make a call that may have been made before. rule
-// identifies the question, and reason explains it. It waits for the answer. The error says why
-// the call may not be made, or is the cause of ctx.
+// Confirm asks a person whether a script may make a call that may have been made before, and waits
+// for the answer. rule identifies the question, and reason explains the question. The error is the
+// reason why the call may not be made, or the cause of ctx.
 func (r *Router) Confirm(ctx context.Context, o Origin, call ScriptCall, rule, reason string) error {
 	if r.Gate == nil {
 		return errors.New("nobody can be asked")
@@ -247,12 +245,11 @@ func (r *Router) passTool(ctx context.Context, call Call, entry catalog.Entry) (
 	return r.passOwn(ctx, call.Origin, policy.Request{
 		Kind: policy.KindTool, Server: ownServer(entry), Name: entry.Name, Arguments: argumentsOf(call.Params),
 		Definition: entry.Definition,
-		Approved:   call.Resume != nil, // else its run would not have begun; the state of the request is sealed
+		Approved:   call.Resume != nil, // without approval, the run would not have begun; the state of the request is sealed
 	}, version, &waiter{progress: call.Progress})
 }
 
-// permittedVersion returns the policy.Request.Version that was permitted, "" if that does not
-// matter.
+// permittedVersion returns the permitted policy.Request.Version, "" if the version does not matter.
 func (g *gated) permittedVersion() string {
 	if g == nil {
 		return ""
@@ -262,7 +259,7 @@ func (g *gated) permittedVersion() string {
 	return g.request.Version
 }
 
-// ownServer returns the name that rules have for the server of one of our own tools.
+// ownServer returns the name in rules for the server of our own tools.
 func ownServer(entry catalog.Entry) string {
 	if entry.Kind == catalog.Builtin {
 		return policy.BuiltinTools
@@ -270,8 +267,8 @@ func ownServer(entry catalog.Entry) string {
 	return policy.SavedTools
 }
 
-// observe reports a request of a client, other than a call of an upstream's tool, and its
-// reply to the observer, if somebody was asked for it or it was denied.
+// observe reports a request of a client, other than a call of an upstream's tool, and the reply to
+// the observer, if a person was asked about the request or the request was denied.
 func (g *gated) observe(ctx context.Context, call Call, start time.Time, reply wire.Reply) {
 	if g == nil || g.decided().Allowed() || g.router.Observer == nil || !g.router.Observer.Observes() {
 		return

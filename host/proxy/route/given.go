@@ -6,7 +6,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// given notes what a client is about to be given. An error counts, too.
+// given notes the labels of a reply for a client. An error also counts.
 func (c *toolCall) given(reply wire.Reply) {
 	c.router.noteURIs(sessionOf(c.origin), c.server, reply)
 	if c.agent {
@@ -14,7 +14,7 @@ func (c *toolCall) given(reply wire.Reply) {
 	}
 }
 
-// given notes the labels of an answer for a client. What was denied here is no answer.
+// given notes the labels of an answer for a client. A request denied here has no answer.
 func (r *Router) given(o Origin, server, name string, reply wire.Reply) {
 	if r.Labels == nil || o == nil || reply.Denied != nil {
 		return
@@ -31,7 +31,7 @@ func (r *Router) Label(s Session, set flow.Labels) {
 	}
 }
 
-// Called returns what a session has called and was given; nil if it has ended.
+// Called returns the calls and results of a session; nil if the session has ended.
 func (r *Router) Called(s Session) (h *policy.History) {
 	r.with(s, func(c *client) { h = &c.called })
 	return h

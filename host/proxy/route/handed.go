@@ -10,11 +10,11 @@ import (
 // maxHanded is how many URIs of a session are remembered with their servers.
 const maxHanded = 256
 
-// uriDigest stands for a URI, so that long ones take no memory.
+// uriDigest stands for a URI, so that long URIs take no memory.
 type uriDigest = [sha256.Size]byte
 
 // noteURIs remembers which server gave a session the URIs of resources in a result. If no server
-// lists a URI, the others need not hear of it.
+// lists a URI, a request for the URI goes to this server only.
 func (r *Router) noteURIs(s Session, server string, reply wire.Reply) {
 	if s == nil || !bytes.Contains(reply.Result, []byte(`"uri"`)) {
 		return
@@ -47,7 +47,7 @@ func (r *Router) noteURIs(s Session, server string, reply wire.Reply) {
 	})
 }
 
-// handedBy returns the server that gave a session a URI last.
+// handedBy returns the server that last gave a session a URI.
 func (r *Router) handedBy(s Session, uri string) (server string, ok bool) {
 	r.with(s, func(c *client) { server, ok = c.handed.get(sha256.Sum256([]byte(uri))) })
 	return server, ok

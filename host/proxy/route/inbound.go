@@ -13,9 +13,9 @@ func (r *Router) OnRequest(ctx context.Context, server string, m wire.Inbound) w
 	return r.Peer(server, nil).OnRequest(ctx, m)
 }
 
-// OnRequest answers a request of the upstream other than ping: it asks the client
-// that the request is for, if that client supports it. When ctx ends, the client is
-// told that the request is cancelled, and the reply is ignored.
+// OnRequest answers a request of the upstream other than ping: the client that the request is for
+// is asked, if the client supports the request. When ctx ends, the client is told that the request
+// is cancelled, and the reply is ignored.
 func (p Peer) OnRequest(ctx context.Context, m wire.Inbound) wire.Reply {
 	switch m.Method {
 	case protocol.MethodTasksGet, protocol.MethodTasksResult, protocol.MethodTasksCancel:
@@ -47,8 +47,8 @@ func (p Peer) OnRequest(ctx context.Context, m wire.Inbound) wire.Reply {
 	return reply
 }
 
-// askOwner asks the client that a request is for, if that client supports it. The error
-// is a *wire.RPCError if there is no such client; o is nil then.
+// askOwner asks the client that a request is for, if the client supports the request. Without this
+// client, o is nil and the error is a *wire.RPCError.
 func (p Peer) askOwner(ctx context.Context, m wire.Inbound) (o Origin, reply wire.Reply, err error) {
 	o, bad := p.addressee(ctx, m)
 	if bad == nil {
@@ -78,8 +78,8 @@ func (p Peer) unasked(ctx context.Context, m wire.Inbound, err error) wire.Reply
 	return fail(wire.CodeInternal, "%s: no answer of the client: %v", m.Method, err)
 }
 
-// ask sends a request of the upstream to a client. The client's progress goes back
-// with the upstream's token, all of it before the answer.
+// ask sends a request of the upstream to a client. The client's progress goes back with the
+// upstream's token, completely before the answer.
 func (p Peer) ask(ctx context.Context, o Origin, m wire.Inbound) (wire.Reply, error) {
 	call := wire.Call{Method: m.Method, Params: m.Params, Unsure: guessed(ctx, m, o)}
 	progress := newSerialQueue()
@@ -96,7 +96,7 @@ func (p Peer) ask(ctx context.Context, o Origin, m wire.Inbound) (wire.Reply, er
 	return o.Ask(ctx, call)
 }
 
-// notify sends a notification to the upstream, if it is available.
+// notify sends a notification to an available upstream.
 func (p Peer) notify(ctx context.Context, method string, params []byte) {
 	c, ok := p.router.to(p.conn.own, p.conn.server)
 	if !ok {
@@ -107,10 +107,9 @@ func (p Peer) notify(ctx context.Context, method string, params []byte) {
 	}
 }
 
-// permits checks that a client declared support for a request. The upstream must not
-// send it otherwise (revision 2025-11-25, client/sampling, client/elicitation,
-// client/roots), but it does not know each client. Unknown methods are left to the
-// client.
+// permits checks that a client declared support for a request. The upstream must not send other
+// requests (revision 2025-11-25, client/sampling, client/elicitation, client/roots), but does not
+// know each client. Unknown methods are left to the client.
 func permits(client []byte, m wire.Inbound) *wire.RPCError {
 	known, _ := protocol.FindMethod(protocol.Server, m.Method)
 	if needs := known.Capability; needs != "" && !declares(client, needs) {
@@ -126,7 +125,7 @@ func permits(client []byte, m wire.Inbound) *wire.RPCError {
 	if !declares(client, "elicitation", mode) && (mode != "form" || declares(client, "elicitation", "url")) {
 		return wire.Errorf(wire.CodeInvalidParams, "elicitation/create: the client does not support mode %.64q", mode)
 	}
-	return nil // a client that declares no mode supports forms
+	return nil // a client without declared modes supports forms
 }
 
 // TakesForms reports whether a client can be asked by a form, which is an elicitation.

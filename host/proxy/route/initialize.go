@@ -13,20 +13,20 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// assumed are the capabilities that an upstream is assumed to have while they are not
-// known. A client that is not told of a capability would never use it.
+// assumed are the capabilities of an upstream until the real capabilities are known. A client that
+// is not told of a capability would never use the capability.
 const assumed = `{"tools":{},"resources":{"subscribe":true},"prompts":{},"logging":{},"completions":{}}`
 
-// Bounds of the instructions of one upstream, and of all upstreams, in bytes.
+// Bounds of the instructions of an upstream, and of all upstreams, in bytes.
 const (
 	maxInstructions    = 4 << 10
 	maxAllInstructions = 32 << 10
 )
 
-// BeginSession begins the session s. The answer to its initialize request has our own
-// capabilities and instructions and those of the upstreams whose handshakes are over
-// within Options.HandshakeWait. The error is the cause of ctx if that ends first; then
-// the session has not started.
+// BeginSession begins the session s. The answer to the initialize request has our own capabilities
+// and instructions, and also the capabilities and instructions of the upstreams whose handshakes
+// are over within Options.HandshakeWait. If ctx ends first, the error is the cause of ctx, and the
+// session has not started.
 func (r *Router) BeginSession(ctx context.Context, s Session) (InitializeResult, error) {
 	r.mu.Lock()
 	r.clients[s] = r.newClient(s)
@@ -43,8 +43,8 @@ func (r *Router) BeginSession(ctx context.Context, s Session) (InitializeResult,
 	return result, nil
 }
 
-// Discover returns what BeginSession would, but without waiting for anything. The session
-// need not have begun, and does not begin.
+// Discover returns the result of BeginSession without waiting. The session need not have begun, and
+// does not begin.
 func (r *Router) Discover(s Session) InitializeResult {
 	return r.introduction(s, r.sharedConnections(s))
 }
@@ -54,8 +54,8 @@ func (r *Router) AwaitServers(ctx context.Context, s Session) {
 	r.awaitHandshakes(ctx, slices.DeleteFunc(r.sharedConnections(s), func(c serverConn) bool { return c.Upstream == unknown{} }))
 }
 
-// sharedConnections returns the connections that sessions share, and an unknown upstream for
-// each server of which a session has its own: that one starts when it is first used.
+// sharedConnections returns the connections that sessions share, and an unknown upstream for each
+// server with a connection per session: this upstream starts when it is first used.
 func (r *Router) sharedConnections(s Session) []serverConn {
 	var all []serverConn
 	for _, server := range r.scope(s).Upstreams() {
@@ -74,7 +74,7 @@ type unknown struct{ Upstream }
 // Server implements Upstream.
 func (unknown) Server() (result []byte, ok bool) { return nil, false }
 
-// Begin begins the session s without waiting. What it is told is what Discover returns.
+// Begin begins the session s without waiting. Discover returns the result for the client.
 func (r *Router) Begin(s Session) {
 	c := r.newClient(s)
 	c.offered = r.Discover(s).Capabilities
@@ -83,7 +83,8 @@ func (r *Router) Begin(s Session) {
 	r.mu.Unlock()
 }
 
-// introduction returns our own capabilities and instructions and those of upstreams.
+// introduction returns our own capabilities and instructions together with the capabilities and
+// instructions of upstreams.
 func (r *Router) introduction(s Session, all []serverConn) InitializeResult {
 	var metas []catalog.Part
 	capabilities := []byte(`{"tools":{"listChanged":true},"logging":{}}`) // scripts log, too
@@ -115,16 +116,16 @@ func (r *Router) awaitHandshakes(ctx context.Context, all []serverConn) {
 	var waiting sync.WaitGroup
 	for _, c := range all {
 		if _, ok := c.Server(); !ok {
-			waiting.Go(func() { _, _ = c.Handshake(ctx) }) // Server tells whether there was one
+			waiting.Go(func() { _, _ = c.Handshake(ctx) }) // Server reports whether a handshake was made
 		}
 	}
 	waiting.Wait()
 }
 
-// maxUnavailable bounds what instructions say of an unavailable upstream, in bytes.
+// maxUnavailable bounds the reason in the instructions for an unavailable upstream, in bytes.
 const maxUnavailable = 512
 
-// unavailable returns why an upstream is unavailable; "" if it is available or still starting.
+// unavailable returns why an upstream is unavailable; "" if available or still starting.
 func (r *Router) unavailable(s Session, server string) string {
 	if r.Availability == nil {
 		return ""
@@ -136,7 +137,7 @@ func (r *Router) unavailable(s Session, server string) string {
 	return cut(why, maxUnavailable)
 }
 
-// instructions returns our own instructions, then those of each upstream under its name,
+// instructions returns our own instructions, then the instructions of each upstream under its name,
 // and why some upstreams are unavailable.
 func (r *Router) instructions(s Session, all []serverConn) string {
 	var b strings.Builder
@@ -178,7 +179,7 @@ func cut(s string, most int) string {
 	return display.Head(s, most) + " [cut]"
 }
 
-// EndSession forgets a session that has ended. Upstreams are told in the background.
+// EndSession forgets an ended session. Upstreams are told in the background.
 func (r *Router) EndSession(s Session) {
 	r.mu.Lock()
 	c, ok := r.clients[s]
@@ -191,7 +192,7 @@ func (r *Router) EndSession(s Session) {
 	}
 	r.inBackground(func() {
 		r.drainNotifications(c)
-		for t := range c.topics { // nobody else uses it any more
+		for t := range c.topics { // no other session uses the topic now
 			r.unsubscribeFrom(r.ctx, t, s, nil)
 		}
 		c.kept.Close()
