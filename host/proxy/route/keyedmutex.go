@@ -5,20 +5,20 @@ import (
 	"sync"
 )
 
-// keyedMutex is a mutex for each key; waiting for one ends with a context. The zero
-// value is ready to use.
+// keyedMutex is a mutex for each key; the wait for a key ends with a context. The zero value is
+// ready to use.
 type keyedMutex[K comparable] struct {
 	mu    sync.Mutex
 	locks map[K]*keyLock
 }
 
-// keyLock is the mutex of one key.
+// keyLock is the mutex of a key.
 type keyLock struct {
 	held  chan struct{} // holds a token while the key is locked
 	users int           // holder and waiters; guarded by keyedMutex.mu
 }
 
-// lock locks a key. The error is the cause of ctx if that ends first.
+// lock locks a key. If ctx ends first, the error is the cause of ctx.
 func (m *keyedMutex[K]) lock(ctx context.Context, k K) (unlock func(), err error) {
 	m.mu.Lock()
 	if m.locks == nil {

@@ -14,12 +14,12 @@ import (
 // 2025-11-25, server/utilities/logging).
 var logLevels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
 
-// usualLevel is the level of a session that never set one, if another session has:
-// the shared upstream then logs at a level that this session did not choose.
+// usualLevel is the level of a session that never set a level, if another session has set one: the
+// shared upstream then logs at a level not chosen by this session.
 const usualLevel = "info"
 
-// setLevel sets the lowest level of the log messages that the session gets. Each
-// upstream is told the most verbose level of all sessions.
+// setLevel sets the lowest level of the log messages for the session. Each upstream is told the
+// most verbose level of all sessions.
 func (r *Router) setLevel(ctx context.Context, call Call) wire.Reply {
 	level, bad := stringParam(call, "level")
 	if bad != nil {
@@ -31,7 +31,7 @@ func (r *Router) setLevel(ctx context.Context, call Call) wire.Reply {
 	s := call.Origin.Session()
 	r.with(s, func(c *client) { c.level = level })
 	r.hasLevels.Store(true)
-	all := r.offering(s, "logging") // the others are told when they are ready
+	all := r.offering(s, "logging") // other upstreams are told when they are ready
 	replies := make([]wire.Reply, len(all))
 	var asked sync.WaitGroup
 	for i, c := range all {
@@ -46,12 +46,12 @@ func (r *Router) setLevel(ctx context.Context, call Call) wire.Reply {
 	if len(replies) > 0 && wire.ParseError(replies[0].Error).Code != wire.CodeMethodNotFound {
 		return replies[0]
 	}
-	return empty() // scripts log, too, so we have promised it
+	return empty() // scripts also log, so we have promised log messages
 }
 
-// tellLevel sets the level of one upstream. It computes the level while it holds the
-// lock, so that the upstream ends up with the current one. again sends the level
-// even if the upstream was told the same one last.
+// tellLevel sets the level of an upstream. The level is computed with the lock held, so that the
+// upstream ends up with the current level. again sends the level even if the upstream was last told
+// the same level.
 func (r *Router) tellLevel(ctx context.Context, call Call, c serverConn, again bool) wire.Reply {
 	release, err := r.leveling.lock(ctx, c.key())
 	if err != nil {
@@ -72,7 +72,7 @@ func (r *Router) tellLevel(ctx context.Context, call Call, c serverConn, again b
 	reply := r.forward(ctx, call, c, params, nil)
 	if reply.Error == nil {
 		r.mu.Lock()
-		if !r.asleep[c.key()] { // then it may not have got the level itself
+		if !r.asleep[c.key()] { // an upstream asleep may not have got the level itself
 			r.levels[c.key()] = level
 		}
 		r.mu.Unlock()
@@ -80,8 +80,7 @@ func (r *Router) tellLevel(ctx context.Context, call Call, c serverConn, again b
 	return reply
 }
 
-// levelFor returns the most verbose level that a session of the connection has set, ""
-// if none has.
+// levelFor returns the most verbose level set by a session of the connection, "" for none.
 func (r *Router) levelFor(at connKey) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -97,8 +96,7 @@ func (r *Router) levelFor(at connKey) string {
 	return logLevels[best]
 }
 
-// updateLevels tells upstreams their level again where that has changed because a
-// session ended.
+// updateLevels tells upstreams their level again after a change by the end of a session.
 func (r *Router) updateLevels() {
 	r.mu.Lock()
 	told := make(map[connKey]string, len(r.levels))
@@ -113,7 +111,7 @@ func (r *Router) updateLevels() {
 	}
 }
 
-// restoreLevel tells an upstream its level without a request of a client.
+// restoreLevel tells an upstream the level without a request of a client.
 func (r *Router) restoreLevel(at connKey) {
 	c, ok := r.to(at.own, at.server)
 	if !ok {
@@ -141,11 +139,11 @@ func (r *Router) listeners(at connKey, level string) []Session {
 	severity := slices.Index(logLevels, level)
 	return r.sessions(func(c *client) bool {
 		return c.uses(at) &&
-			(severity < 0 || severity >= r.least(c, at) || isStateless(c.session)) // there each request decides
+			(severity < 0 || severity >= r.least(c, at) || isStateless(c.session)) // in the stateless era each request decides
 	})
 }
 
-// least returns the index of the lowest level that a client gets. The caller holds r.mu.
+// least returns the index of the lowest level for a client. The caller holds r.mu.
 func (r *Router) least(c *client, at connKey) int {
 	level := c.level
 	if _, told := r.levels[at]; level == "" && told {

@@ -10,12 +10,12 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/proxy/catalog"
 )
 
-// pageSize is the number of items on one page of a list. It is large because
-// some clients never ask for a second page.
+// pageSize is the number of items on a page of a list. Pages are large because some clients never
+// ask for a second page.
 const pageSize = 1000
 
-// list answers a request for a list. It waits for upstreams that are still starting,
-// as long as Options.Settled does.
+// list answers a request for a list, and waits for upstreams that are still starting, as long as
+// Options.Settled does.
 func (r *Router) list(ctx context.Context, call Call, surface wire.Surface) wire.Reply {
 	cursor := ""
 	if raw, ok := wire.Get(call.Params, "cursor"); ok {
@@ -65,13 +65,13 @@ func (r *Router) list(ctx context.Context, call Call, surface wire.Surface) wire
 	return wire.Reply{Result: result.Bytes(), Own: true}
 }
 
-// maxToolsTTL is the longest time for which a client may keep the list of tools, in
-// milliseconds. Other processes with the same store can save tools, which is only noticed
-// when somebody asks for the list.
+// maxToolsTTL is the longest time for which a client may keep the list of tools, in milliseconds.
+// Other processes with the same store can save tools, which is only noticed when a client asks for
+// the list.
 const maxToolsTTL = 5000
 
-// listHints returns how long a client may keep a list. Which tools a client sees depends on
-// its credentials, and saved tools are those of this user.
+// listHints returns how long a client may keep a list. The tools in the list depend on the
+// credentials of the client, and saved tools belong to this user.
 func listHints(of *catalog.Scope, surface wire.Surface) envelope.Hints {
 	hints := of.Hints(surface)
 	if surface == wire.Tools {

@@ -9,8 +9,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// OnNotification delivers a notification of the upstream other than progress and
-// cancelled. It blocks the upstream's stream while it writes to clients.
+// OnNotification delivers a notification of the upstream other than progress and cancelled. The
+// upstream's stream is blocked during the writes to clients.
 func (p Peer) OnNotification(m wire.Inbound) {
 	switch m.Method {
 	case wire.Tools.ChangedMethod(), wire.Resources.ChangedMethod(), wire.Prompts.ChangedMethod():
@@ -31,8 +31,8 @@ func (p Peer) OnNotification(m wire.Inbound) {
 	}
 }
 
-// message delivers a log message to the sessions that want its level, with the name
-// of the upstream as logger.
+// message delivers a log message to the sessions that want the level, with the name of the upstream
+// as logger.
 func (p Peer) message(m wire.Inbound) {
 	params := m.Params
 	if p.router.Catalog.Prefix(p.conn.server) != "" {
@@ -51,9 +51,9 @@ func (p Peer) message(m wire.Inbound) {
 	p.tell(m, params, p.router.listeners(p.conn, level))
 }
 
-// tell delivers a notification to its owner, if that is in to, or to all of to if it
-// has no owner. If the owner cannot be determined, the notification only goes to our
-// own log: it must not reach another session.
+// tell delivers a notification to the owner, if to has the owner, or to all of to if the
+// notification has no owner. If the owner cannot be determined, the notification only goes to our
+// own log: no other session may get the notification.
 func (p Peer) tell(m wire.Inbound, params []byte, to []Session) {
 	o, several := p.owner(m)
 	if several {
@@ -74,10 +74,9 @@ func (p Peer) tell(m wire.Inbound, params []byte, to []Session) {
 // excerpt returns the beginning of a message, for the log.
 func excerpt(raw []byte) string { return display.Excerpt(string(raw), 1<<10) }
 
-// updated delivers the update of a resource to the sessions that are subscribed to
-// it or to a resource above it (revision 2025-11-25, schema,
-// ResourceUpdatedNotification). An update without a subscription is sent to the only
-// session of the connection, if there is just one.
+// updated delivers the update of a resource to the sessions that are subscribed to the resource or
+// to a resource above (revision 2025-11-25, schema, ResourceUpdatedNotification). An update without
+// a subscription is sent to the session of the connection, if the connection has a single session.
 func (p Peer) updated(m wire.Inbound) {
 	uri, _ := wire.GetString(m.Params, "uri")
 	to := p.router.subscribers(p.conn, uri)
@@ -95,8 +94,8 @@ func (p Peer) updated(m wire.Inbound) {
 	}
 }
 
-// mayHear reports whether a session may get updates of a resource. Without a subscription to
-// that very one, policy must allow it.
+// mayHear reports whether a session may get updates of a resource. Without a subscription to this
+// very resource, policy must allow the update.
 func (r *Router) mayHear(s Session, of topic) bool {
 	if r.scope(s).PermittedResource(of.conn.server, of.uri) != nil {
 		return false
@@ -110,8 +109,8 @@ func (r *Router) mayHear(s Session, of topic) bool {
 	return subscribed || r.decide(s, policy.Request{Kind: policy.KindResource, Server: of.conn.server, Name: of.uri}, nil).decided().Allowed()
 }
 
-// subscribers returns the sessions that are subscribed to a resource or to one above
-// it. The URI of a resource above is the URI up to a slash, a question mark or a #.
+// subscribers returns the sessions that are subscribed to a resource or to a resource above. The
+// URI of a resource above is the URI up to a slash, a question mark or a #.
 func (r *Router) subscribers(at connKey, uri string) []Session {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -134,14 +133,13 @@ func (r *Router) subscribers(at connKey, uri string) []Session {
 	return found
 }
 
-// maxPath bounds the part of a URI in which resources above it are looked for, in
-// bytes.
+// maxPath bounds the part of a URI that is searched for resources above, in bytes.
 const maxPath = 4096
 
-// taskStatus delivers the status of a task to the session that owns the task.
+// taskStatus delivers the status of a task to the session with the task.
 func (p Peer) taskStatus(m wire.Inbound) {
 	id, _ := wire.GetString(m.Params, "taskId")
-	if t := p.router.bridged.find(watchKey{p.conn, id}); t != nil { // for those who watch it
+	if t := p.router.bridged.find(watchKey{p.conn, id}); t != nil { // for the watchers of the task
 		t.changed()
 		return
 	}

@@ -11,14 +11,13 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// notifyTime is how long a notification of a client waits for an upstream that is
-// starting or does not read.
+// notifyTime is how long a notification of a client waits for an upstream that is starting or does
+// not read.
 const notifyTime = 10 * time.Second
 
-// Notified delivers a notification of a client that is not about a single request.
-// Each upstream gets the notifications of a session in order. Notified waits only if
-// an upstream does not read and many notifications for it are queued, or the client has no
-// memory for more of them.
+// Notified delivers a notification of a client that is not about a single request. Each upstream
+// gets the notifications of a session in order. Notified waits only if an upstream does not read
+// and has many queued notifications, or the client has no memory for more of them.
 func (r *Router) Notified(s Session, method string, params []byte) {
 	if method == protocol.NotificationTaskStatus {
 		r.clientTaskStatus(s, params)
@@ -26,16 +25,16 @@ func (r *Router) Notified(s Session, method string, params []byte) {
 	}
 	for _, server := range r.scope(s).Upstreams() {
 		var g *gated
-		if method != protocol.NotificationRootsChanged { // it may mean anything
+		if method != protocol.NotificationRootsChanged { // an unknown notification can have any meaning
 			g = r.decide(s, policy.Request{Kind: policy.KindMethod, Server: server, Name: method}, nil)
 		}
 		r.notifyUpstream(s, server, method, params, g)
 	}
 }
 
-// clientTaskStatus delivers the status of a client's task to the upstream for which
-// it was created. The task may not be known yet, because the answer that names it has
-// not arrived.
+// clientTaskStatus delivers the status of a client's task to the upstream for which the task was
+// created. The task may not be known yet, because the answer with the id of the task has not
+// arrived.
 func (r *Router) clientTaskStatus(s Session, params []byte) {
 	id, _ := wire.GetString(params, "taskId")
 	server, known := "", false
@@ -49,9 +48,10 @@ func (r *Router) clientTaskStatus(s Session, params []byte) {
 	}
 }
 
-// notifyUpstream queues a notification of a session for an upstream. It is not sent unless g
-// permits it; no person can be asked about it. What is queued is counted for the session, since
-// the memory of the message is given back meanwhile. If it has no room, it is waited for.
+// notifyUpstream queues a notification of a session for an upstream. The notification is not sent
+// unless g permits it; no person can be asked. Queued notifications are counted for the session,
+// since the memory of the message is given back meanwhile; notifyUpstream waits for room in the
+// session's memory.
 func (r *Router) notifyUpstream(s Session, server, method string, params []byte, g *gated) {
 	var queue *serialQueue
 	var kept *budget.Account
@@ -94,7 +94,7 @@ func (r *Router) notifyUpstream(s Session, server, method string, params []byte,
 	})
 	switch {
 	case added && !counted:
-		<-sent // it has a deadline
+		<-sent // sent has a deadline
 	case !added && counted:
 		kept.Sub(size)
 	}

@@ -7,19 +7,19 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// relatedTask is the _meta key that says which task a message belongs to
-// (revision 2025-11-25, basic/utilities/tasks).
+// relatedTask is the _meta key for the task to which a message belongs (revision 2025-11-25,
+// basic/utilities/tasks).
 const relatedTask = "io.modelcontextprotocol/related-task"
 
-// Peer handles the requests and notifications that an upstream sends by itself over
-// one connection.
+// Peer handles the requests and notifications that an upstream sends on its own initiative over a
+// connection.
 type Peer struct {
 	router *Router
 	conn   connKey
 }
 
-// Peer returns the Peer of a server's shared connection (own is nil), or of its
-// connection for the session own; see Connection.Own.
+// Peer returns the Peer of a server's shared connection (own is nil), or of the server's connection
+// for the session own; see Connection.Own.
 func (r *Router) Peer(server string, own Session) Peer { return Peer{r, connKey{server, own}} }
 
 // OnNotification delivers a notification of a shared upstream; see Peer.
@@ -28,10 +28,9 @@ func (r *Router) OnNotification(server string, m wire.Inbound) { r.Peer(server, 
 // OnReady is called when a shared upstream has started or restarted; see Peer.
 func (r *Router) OnReady(server string) { r.Peer(server, nil).OnReady() }
 
-// OnReady is called when the upstream has started or restarted. It tells the upstream
-// the log level and, after a restart, the subscriptions of sessions, and returns when
-// that is done. After the first start there is nothing to repeat, since requests wait
-// for the start.
+// OnReady is called when the upstream has started or restarted. OnReady tells the upstream the log
+// level and, after a restart, the subscriptions of sessions, and then returns. After the first
+// start nothing is to be repeated, since requests wait for the start.
 func (p Peer) OnReady() {
 	p.router.mu.Lock()
 	again := p.router.ready[p.conn]
@@ -47,18 +46,19 @@ func (p Peer) OnReady() {
 	}
 }
 
-// OnAsleep is called when the upstream has not started yet, and requests that do not need
-// it are answered in its place. OnReady then tells it everything that it has missed.
+// OnAsleep is called when the upstream has not started yet, and requests that do not need the
+// upstream are answered in its place. OnReady then tells the upstream the missed levels and
+// subscriptions.
 func (p Peer) OnAsleep() {
 	p.router.mu.Lock()
 	defer p.router.mu.Unlock()
 	p.router.ready[p.conn], p.router.asleep[p.conn] = true, true
 }
 
-// owner returns the origin that a notification belongs to: that of the task it names, or
-// that of the only call it can belong to. If calls of one client are in flight, it is the
-// newest of them. If none is, it is the session that owns the connection, or nil. several
-// says that calls of several clients are in flight, so that the owner is not known.
+// owner returns the origin to which a notification belongs: the origin of the task in the
+// notification, or of the only call in question. If several calls of a single client are in flight,
+// the owner is the newest of them; without calls, the session that owns the connection, or nil.
+// several reports that calls of several clients are in flight, so that the owner is not known.
 func (p Peer) owner(m wire.Inbound) (o Origin, several bool) {
 	if t := p.bridgedTask(m); t != nil {
 		return t, false
@@ -78,7 +78,7 @@ func (p Peer) owner(m wire.Inbound) (o Origin, several bool) {
 	return newest(likely(calls), canBeAsked), false
 }
 
-// origins returns the origins of the calls that a message may belong to, oldest first.
+// origins returns the origins of the calls to which a message may belong, oldest first.
 func origins(m wire.Inbound) []Origin {
 	if m.Owners == nil {
 		return nil
@@ -96,7 +96,7 @@ func originsOf(owners []any) []Origin {
 	return calls
 }
 
-// taskOwner returns the session of the task that a message names, nil for none.
+// taskOwner returns the session of the task in a message, nil for none.
 func (p Peer) taskOwner(m wire.Inbound) Session {
 	id, ok := wire.GetString(m.Params, "_meta", relatedTask, "taskId")
 	if !ok {
@@ -105,7 +105,7 @@ func (p Peer) taskOwner(m wire.Inbound) Session {
 	return p.router.taskSession(p.conn.server, id)
 }
 
-// newestOf returns the newest call of a session, or the session itself if there is none.
+// newestOf returns the newest call of a session, or the session itself without a call.
 func newestOf(calls []Origin, s Session) Origin {
 	own := slices.DeleteFunc(calls, func(call Origin) bool { return call.Session() != s })
 	if len(own) == 0 {
@@ -114,7 +114,7 @@ func newestOf(calls []Origin, s Session) Origin {
 	return newest(likely(own), canBeAsked)
 }
 
-// newest returns the newest call that is fit, or the newest if none is.
+// newest returns the newest call that is fit, or the newest of all if none is fit.
 func newest(calls []Origin, fit func(Origin) bool) Origin {
 	for i := len(calls) - 1; i >= 0; i-- {
 		if fit(calls[i]) {
@@ -129,10 +129,10 @@ func areOfSeveral(calls []Origin) bool {
 	return areOfSessions(calls) || hasManyClients(calls[0].Session()) && !areOfClient(calls)
 }
 
-// areOfClient reports whether a message that belongs to one of calls, all of a session
-// with many clients, can be taken for one of the same request. With a token, the others
-// may be parked. Without one they may be anybody's, and a parked call can send more: what
-// it asks besides, or its log.
+// areOfClient reports whether a message that belongs to one of calls, all of a session with many
+// clients, can be taken for a message about the same request. With a token, the other calls may be
+// parked. Without a token they may be calls of any client, and a parked call can send more: further
+// questions, or log messages.
 func areOfClient(calls []Origin) bool {
 	if isAnonymous(calls[0].Session()) {
 		return areOfRequest(calls)
@@ -149,8 +149,8 @@ func areOfRequest(calls []Origin) bool {
 	return !slices.ContainsFunc(calls, func(call Origin) bool { return requestOf(call) != requestOf(calls[0]) })
 }
 
-// requestOf returns the request of a client that a call of a script is made for, or the
-// origin itself.
+// requestOf returns the request of a client for which a call of a script is made, or the origin
+// itself.
 func requestOf(o Origin) Origin {
 	for {
 		of, ok := o.(interface{ Unwrap() Origin })
@@ -161,8 +161,8 @@ func requestOf(o Origin) Origin {
 	}
 }
 
-// likely returns the calls without those that are parked, unless all are: a server that
-// waits for an answer hardly sends anything else for the same call.
+// likely returns the calls without the parked calls, unless all are parked: a server that waits for
+// an answer hardly sends anything else for the same call.
 func likely(calls []Origin) []Origin {
 	var open []Origin
 	for _, call := range calls {
@@ -180,11 +180,11 @@ func likely(calls []Origin) []Origin {
 type Standing int
 
 const (
-	// Open: it can.
+	// Open: the request can ask.
 	Open Standing = iota
-	// Parked: it has been asked something, and its next request has not come yet.
+	// Parked: the client was asked, and the client's next request has not come yet.
 	Parked
-	// Closed: it cannot, because the request is over or is one that asks nothing.
+	// Closed: the request cannot ask, because the request is over or of a method without questions.
 	Closed
 )
 
@@ -199,8 +199,8 @@ func standingOf(o Origin) Standing {
 
 func canBeAsked(o Origin) bool { return standingOf(o) == Open }
 
-// guessed reports whether a request may belong to another call than that of o: nothing
-// tells the calls in flight apart.
+// guessed reports whether a request may belong to another call than the call of o: the calls in
+// flight cannot be told apart.
 func guessed(ctx context.Context, m wire.Inbound, o Origin) bool {
 	calls := origins(m)
 	if m.Await != nil {
@@ -211,9 +211,9 @@ func guessed(ctx context.Context, m wire.Inbound, o Origin) bool {
 	})
 }
 
-// hasManyClients reports whether the requests of a session come from several clients, as
-// those with the same credentials over HTTP in the stateless era. What belongs to a
-// request of one must not reach another.
+// hasManyClients reports whether the requests of a session come from several clients, such as
+// clients with the same credentials over HTTP in the stateless era. A message for a request of a
+// client must not reach another client.
 func hasManyClients(s Session) bool {
 	shared, ok := s.(interface{ ManyClients() bool })
 	return ok && shared.ManyClients()

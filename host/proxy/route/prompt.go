@@ -7,7 +7,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// getPrompt asks the upstream that has the prompt, using the upstream's own name.
+// getPrompt asks the upstream with the prompt, using the upstream's own name.
 func (r *Router) getPrompt(ctx context.Context, call Call) wire.Reply {
 	name, bad := stringParam(call, "name")
 	if bad != nil {
@@ -25,8 +25,7 @@ func (r *Router) getPrompt(ctx context.Context, call Call) wire.Reply {
 	return r.forward(ctx, call, to, params, g)
 }
 
-// promptOwner finds the upstream that has a prompt, and the upstream's own name for
-// it.
+// promptOwner finds the upstream with a prompt, and the upstream's own name for the prompt.
 func (r *Router) promptOwner(ctx context.Context, call Call, name string) (to serverConn, own string, bad *wire.RPCError) {
 	scope := r.scope(call.Origin.Session())
 	server, own, ok := scope.Prompt(name)
@@ -47,7 +46,7 @@ func (r *Router) promptOwner(ctx context.Context, call Call, name string) (to se
 	return to, own, nil
 }
 
-// complete asks the upstream that has the prompt or resource for completions.
+// complete asks the upstream with the prompt or resource for completions.
 func (r *Router) complete(ctx context.Context, call Call) wire.Reply {
 	if bad := checkMeta(call.Method, call.Params); bad != nil {
 		return wire.Reply{Error: bad.Raw()}
@@ -94,8 +93,8 @@ func (r *Router) completion(call Call, to serverConn, name string) *gated {
 	}, nil)
 }
 
-// CompletionArguments returns what policy gets as the arguments of a completion: the members
-// of its params that say what is completed, as a raw JSON object.
+// CompletionArguments returns the arguments of a completion for policy: the members of the params
+// that name the completed object and text, as a raw JSON object.
 func CompletionArguments(params []byte) []byte {
 	var args wire.Object
 	for _, member := range []string{"ref", "argument", "context"} {

@@ -6,7 +6,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/budget"
 )
 
-// recent is a map of at most limit entries, for which kept has room. A further one replaces the
+// recent is a map of at most limit entries, for which kept has room. A further entry replaces the
 // oldest.
 type recent[K comparable, V any] struct {
 	limit  int
@@ -21,7 +21,8 @@ func (r *recent[K, V]) get(k K) (V, bool) {
 	return v, ok
 }
 
-// put sets an entry of that size in bytes, unless there is no room even without all others.
+// put sets an entry of size bytes, unless the room would be too small even without all other
+// entries.
 func (r *recent[K, V]) put(k K, v V, size int) {
 	if r.values == nil {
 		r.values, r.sizes = map[K]V{}, map[K]int{}
@@ -42,7 +43,7 @@ func (r *recent[K, V]) put(k K, v V, size int) {
 	r.order = append(r.order, k)
 }
 
-// take removes an entry and returns its value.
+// take removes an entry and returns the value.
 func (r *recent[K, V]) take(k K) (V, bool) {
 	v, ok := r.values[k]
 	if ok {

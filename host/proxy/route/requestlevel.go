@@ -10,15 +10,14 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// levelTime is how long a request waits until upstreams have been told the level of log
-// messages that it asks for.
+// levelTime is how long a request waits until upstreams have been told the level of log messages in
+// the request.
 const levelTime = 2 * time.Second
 
-// lowersLevel reports whether a request of the stateless era asks for a lower level of log
-// messages than the requests of its session have asked for so far. Upstreams of the
-// handshake era must then be told, with [Router.lowerLevel]. They keep that level until the
-// session ends, so that they are not told for each request. What each request gets is
-// decided by its own level.
+// lowersLevel reports whether a request of the stateless era asks for a lower level of log messages
+// than all earlier requests of the session. Upstreams of the handshake era must then be told, with
+// [Router.lowerLevel]. They keep the level until the session ends, so that they are not told for
+// each request. The level of each request decides about the messages for the request.
 func (r *Router) lowersLevel(o Origin) bool {
 	wanted := slices.Index(logLevels, requestLevel(o))
 	if wanted < 0 {
@@ -29,8 +28,7 @@ func (r *Router) lowersLevel(o Origin) bool {
 	return lowers
 }
 
-// requestLevel returns the level that a request asks for, "" for none and in the handshake
-// era.
+// requestLevel returns the level in a request, "" for none and in the handshake era.
 func requestLevel(o Origin) string {
 	if o == nil || !o.Revision().Has(protocol.RequestLogLevel) {
 		return ""
@@ -38,7 +36,7 @@ func requestLevel(o Origin) string {
 	return o.LogLevel()
 }
 
-// lowerLevel tells upstreams the level that a request asks for.
+// lowerLevel tells upstreams the level in a request.
 func (r *Router) lowerLevel(ctx context.Context, o Origin) {
 	if !r.lowersLevel(o) {
 		return
@@ -53,7 +51,7 @@ func (r *Router) lowerLevel(ctx context.Context, o Origin) {
 		}
 	})
 	var asked sync.WaitGroup
-	for _, c := range r.offering(s, "logging") { // the others are told when they are ready
+	for _, c := range r.offering(s, "logging") { // other upstreams are told when they are ready
 		asked.Go(func() {
 			if reply := r.tellLevel(ctx, Call{Method: protocol.MethodSetLevel, Origin: s}, c, false); reply.Error != nil {
 				r.Log.Debug("log level not set", "upstream", c.server, "err", wire.ParseError(reply.Error))
@@ -63,11 +61,11 @@ func (r *Router) lowerLevel(ctx context.Context, o Origin) {
 	asked.Wait()
 }
 
-// levelBefore tells an upstream the level that a request asks for, before the request
-// reaches it. lowerLevel tells only upstreams that run; this is for one that starts now,
-// perhaps because of this request.
+// levelBefore tells an upstream the level in a request before the request reaches the upstream.
+// lowerLevel tells only running upstreams; levelBefore is for an upstream that starts now, perhaps
+// because of this request.
 func (r *Router) levelBefore(ctx context.Context, o Origin, to serverConn) {
-	if !r.lacksLevel(o, to) || to.Ready(ctx) != nil { // the request will tell why it is not ready
+	if !r.lacksLevel(o, to) || to.Ready(ctx) != nil { // the request will report why the upstream is not ready
 		return
 	}
 	if has, _ := to.offers("logging"); !has {
@@ -80,8 +78,8 @@ func (r *Router) levelBefore(ctx context.Context, o Origin, to serverConn) {
 	}
 }
 
-// lacksLevel reports whether a request asks for log messages of a level that its upstream
-// may not have been told.
+// lacksLevel reports whether a request asks for log messages of a level that the upstream may not
+// have been told.
 func (r *Router) lacksLevel(o Origin, to serverConn) bool {
 	wanted := slices.Index(logLevels, requestLevel(o))
 	if wanted < 0 {

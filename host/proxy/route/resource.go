@@ -9,8 +9,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// readResource asks the upstream that has the resource. If none lists the URI, it
-// asks the upstreams that may have it, one after another.
+// readResource asks the upstream with the resource. If no upstream lists the URI, readResource asks
+// the upstreams that may have the resource, in turn.
 func (r *Router) readResource(ctx context.Context, call Call) wire.Reply {
 	uri, bad := stringParam(call, "uri")
 	if bad != nil {
@@ -26,11 +26,10 @@ func (r *Router) resource(call Call, at serverConn, uri string) *gated {
 	return r.decide(call.Origin, policy.Request{Kind: policy.KindResource, Server: at.server, Name: uri}, nil)
 }
 
-// askForURI tries the upstreams that may have the resource with the URI: the one that
-// lists it, else the one that gave the session the URI in a result, else those with a template for
-// it, else all that have the capability. If
-// none answers without an error, the reply is the error of the only or best one, or
-// says that there is no such resource.
+// askForURI tries the upstreams that may have the resource with the URI: the upstream that lists
+// the URI, else the upstream that gave the session the URI in a result, else the upstreams with a
+// matching template, else all with the capability. If no upstream answers without an error, the
+// reply is the error of the only or best upstream, or reports an unknown resource.
 func (r *Router) askForURI(ctx context.Context, call Call, uri string, try func(serverConn) wire.Reply, capability ...string) wire.Reply {
 	s := call.Origin.Session()
 	candidates := r.holders(s, uri)
@@ -48,7 +47,7 @@ func (r *Router) askForURI(ctx context.Context, call Call, uri string, try func(
 		}
 		candidates = r.offering(s, capability...)
 	}
-	// As if those had no such resource of which the client may not know.
+	// As if these upstreams had no resource of which the client may not know.
 	candidates = slices.DeleteFunc(candidates, func(c serverConn) bool {
 		return r.scope(s).PermittedResource(c.server, uri) != nil
 	})
@@ -59,8 +58,8 @@ func (r *Router) askForURI(ctx context.Context, call Call, uri string, try func(
 	return reply
 }
 
-// holders returns the upstream that lists a resource with the URI, or the one that gave the session
-// the URI, or those with a template for it.
+// holders returns the upstream that lists a resource with the URI, or the upstream that gave the
+// session the URI, or the upstreams with a matching template.
 func (r *Router) holders(s Session, uri string) []serverConn {
 	scope := r.scope(s)
 	servers := scope.Matching(uri)

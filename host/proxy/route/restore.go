@@ -12,16 +12,17 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// Kept is what another process needs to go on with a session. It has no request in flight, and
-// nothing of what servers keep for a session by themselves.
+// Kept is the state with which another process can go on with a session, without requests in flight
+// and without the state that servers keep for a session by themselves.
 type Kept struct {
-	// Level is the lowest level of log messages; "" if it was never set.
+	// Level is the lowest level of log messages; "" if never set.
 	Level string `json:"level,omitempty"`
 	// Offered are the capabilities in the result of initialize.
 	Offered json.RawMessage `json:"offered,omitempty"`
-	// Topics are the resources that the session is subscribed to.
+	// Topics are the resources to which the session is subscribed.
 	Topics []KeptTopic `json:"topics,omitempty"`
-	// Tasks are those that servers created for the session, newest last: pairs of id and server.
+	// Tasks are the tasks that servers created for the session, newest last: pairs of id and
+	// server.
 	Tasks [][2]string `json:"tasks,omitempty"`
 	// Own are the servers that have had a process or connection for this session alone.
 	Own []string `json:"own,omitempty"`
@@ -32,22 +33,22 @@ type KeptTopic struct {
 	Server string `json:"server"`
 	URI    string `json:"uri"`
 	// Asked is the rule of the policy because of which a person was asked, who has allowed the
-	// subscription; "" if nobody was asked.
+	// subscription; "" if no person was asked.
 	Asked string `json:"asked,omitempty"`
 }
 
 // maxKeptTasksOf bounds Kept.Tasks.
 const maxKeptTasksOf = 256
 
-// Keep returns what there is to keep of a session, and what it has called; ok is false if it
-// has not begun, or has ended.
+// Keep returns the state to keep of a session, and the counts of its calls; ok is false if the
+// session has not begun, or has ended.
 func (r *Router) Keep(s Session) (k Kept, called policy.Counts, ok bool) {
 	decided := map[topic]*gated{}
 	r.with(s, func(c *client) {
 		ok = true
 		k.Level, k.Offered = c.level, c.offered
 		for t := range c.topics {
-			if g, subscribed := r.topics[t][s]; subscribed && g != nil { // the server has accepted it
+			if g, subscribed := r.topics[t][s]; subscribed && g != nil { // the server has accepted the subscription
 				decided[t] = g
 			}
 		}
@@ -75,9 +76,9 @@ func (r *Router) Keep(s Session) (k Kept, called policy.Counts, ok bool) {
 	return k, called, ok
 }
 
-// Restore begins a session that another process had. Servers are told its log level and its
-// subscriptions in the background, and the client that all of its lists and resources may have
-// changed, since nobody knows what it has missed.
+// Restore begins a session of another process. In the background, servers are told the log level
+// and the subscriptions, and the client is told that all lists and resources may have changed,
+// since the missed changes are unknown.
 func (r *Router) Restore(s Session, k Kept, called policy.Counts) {
 	c := r.newClient(s)
 	c.level, c.offered = k.Level, k.Offered
@@ -128,7 +129,7 @@ func (r *Router) restoreAt(s Session, server string, kept []KeptTopic) {
 			topics = append(topics, t)
 		}
 	}
-	if len(topics) > 0 { // else it is not waited for: OnReady sets the level
+	if len(topics) > 0 { // without topics, the server is not waited for: OnReady sets the level
 		if err := to.Ready(r.ctx); err != nil {
 			r.Log.Warn("subscriptions of a session that another replica had wait for their server", "upstream", server, "err", err)
 			return
@@ -145,7 +146,8 @@ func (r *Router) restoreAt(s Session, server string, kept []KeptTopic) {
 	}
 }
 
-// restoreSubscriber makes a session a subscriber again, if it still may be one.
+// restoreSubscriber makes a session a subscriber again, if policy and rights still permit the
+// subscription.
 func (r *Router) restoreSubscriber(s Session, to serverConn, t topic, asked string) bool {
 	if len(t.uri) > maxSubscribed || r.scope(s).PermittedResource(t.conn.server, t.uri) != nil {
 		return false
@@ -174,11 +176,11 @@ func (g *gated) askedRule() string {
 	return g.asked.Rule
 }
 
-// ErrRenewed says that what a server knew of a session was lost with another replica.
+// ErrRenewed reports that the state of a session in a server was lost with another replica.
 var ErrRenewed = errors.New("its process or connection for this session was lost with the replica that had it, together with what the server has kept there; there is a new one now (if that does not matter, make the call again)")
 
-// renewed returns ErrRenewed for the first call of a server that had a connection for this
-// session alone in another replica, so that nobody takes the new one for that.
+// renewed returns ErrRenewed for the first call of a server that had a connection for this session
+// alone in another replica, so that no client takes the new connection for the old connection.
 func (r *Router) renewed(s Session, to serverConn, take bool) (err error) {
 	if to.Own == nil {
 		return nil

@@ -9,7 +9,7 @@ type textBlock struct {
 	Text string `json:"text"`
 }
 
-// ErrorResult returns the CallToolResult of a tool that failed, with one text block.
+// ErrorResult returns the CallToolResult of a failed tool, with a single text block.
 func ErrorResult(text string) []byte {
 	return wire.Marshal(struct {
 		Content []textBlock `json:"content"`

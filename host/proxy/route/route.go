@@ -1,61 +1,13 @@
-// Package route routes requests and notifications between clients and upstreams:
-// requests of clients go to an upstream or to the handler of built-in and composite
-// tools, requests of upstreams go to the client they are for. It moves raw bytes.
+// Package route routes requests and notifications between clients and upstreams: requests of
+// clients go to an upstream or to the handler of built-in and composite tools, requests of
+// upstreams go to the right client. Messages are moved as raw bytes.
 //
-//	route.go        Router, Options, and where each request goes
-//	connect.go      connections to upstreams, shared or of one session
-//	scope.go        what the rights of a client permit
-//	session.go      Session, Origin, Call: what the router needs of clients
-//	clients.go      the state of each session
-//	capabilities.go  what clients are told of the capabilities of upstreams
-//	initialize.go   the result of initialize, and the beginning and end of a session
-//	restore.go      sessions that another process had
-//	stateless.go    what the stateless era needs of lists and definitions
-//	list.go         tools/list and the other lists
-//	tool.go         tools/call: which tool it is of
-//	call.go         calls of upstreams' tools
-//	gate.go         which requests policy permits
-//	given.go        what sessions were given
-//	staged.go       what policy says about calls that are planned
-//	submit.go       calls without a waiting goroutine
-//	waiter.go       progress while a person is asked about a request
-//	observe.go      reporting proxied calls to the journal
-//	resource.go     resources/read
-//	subscribe.go    resources/subscribe and resources/unsubscribe
-//	prompt.go       prompts/get and completion/complete
-//	level.go        logging/setLevel
-//	requestlevel.go log levels of single requests
-//	task.go         tasks of upstreams, of the handshake era
-//	taskext.go      tasks of the extension of the stateless era
-//	taskwait.go     waiting for a task in place of a caller that cannot have one
-//	taskresult.go   waiting for a task of the handshake era
-//	bridgedtask.go  tasks of the handshake era as tasks of the extension
-//	bridgedtaskcall.go  requests about them
-//	bridgedwatch.go     notifications about them
-//	taskwatch.go    notifications about tasks of the extension
-//	replicas.go     what another replica of a fleet has; watchelsewhere.go: its tasks
-//	runtask.go      tasks of the extension for runs of composite tools
-//	runtasks.go     those that are in memory
-//	runtaskcall.go  requests about them
-//	inbound.go      requests of upstreams
-//	notice.go       notifications of upstreams
-//	behalf.go       which client a request to an upstream is made for
-//	owner.go        Peer: which request a message of an upstream belongs to
-//	addressee.go    which client a request of an upstream is for
-//	anonymous.go    clients without a token, who may be anybody
-//	notify.go       notifications of clients
-//	announce.go     our own log messages
-//	result.go       results and errors of our own
-//	era.go          requests and replies between peers of different eras
-//	visit.go        pages that users visit outside of the protocol
-//	bridge.go       asking the client what an upstream of the stateless era asks
-//	handed.go       which server gave a session the URI of a resource
-//	recent.go       a bounded map that forgets the oldest entry
-//	keyedmutex.go   a mutex for each key
-//	serialqueue.go  functions that run one after another
+// Begin with [Router.Handle], which routes each request of a client, and with [Peer], which does so
+// for the messages of an upstream. [Session], [Origin] and [Call] are the router's view of clients,
+// [Upstreams] finds the connections to servers, and [Gate] decides which requests policy permits.
 //
-// Handlers are registered, so that the handler of composite tools can call the
-// router without an import cycle.
+// Handlers are registered, so that the handler of composite tools can call the router without an
+// import cycle.
 package route
 
 import (
@@ -92,93 +44,90 @@ type Options struct {
 	// HandshakeWait is how long the answer to initialize waits for the handshakes of
 	// upstreams; 0 means DefaultHandshakeWait.
 	HandshakeWait time.Duration
-	// Listing are the turns of making the answers to requests for lists; nil: there is no
-	// limit.
+	// Listing are the turns of making the answers to requests for lists; nil: no limit.
 	Listing *budget.Turns
-	// Budget has the memory of what is kept for sessions; nil: it is not counted.
+	// Budget has the memory kept for sessions; nil: memory is not counted.
 	Budget *budget.Budget
-	// Settled waits until the lists of every upstream are known, as long as a client
-	// may have to wait for that, or until ctx ends. Remembered lists of an earlier run
-	// count as known.
+	// Settled waits until the lists of every upstream are known, as long as a client may have to
+	// wait for lists, or until ctx ends. Remembered lists of an earlier run count as known.
 	Settled func(ctx context.Context)
-	// Refreshed, when set, waits until the changes of lists that the upstreams of a
-	// session have announced are in the catalog, for a while at most.
+	// Refreshed, when set, waits until the changes of lists announced by the upstreams of a session
+	// are in the catalog, for a while at most.
 	Refreshed func(ctx context.Context, s Session, surfaces ...wire.Surface)
 	// Started is like Settled, but remembered lists do not count; nil means Settled.
 	Started func(ctx context.Context)
 	// Availability, when set, explains why upstreams are unavailable.
 	Availability Availability
-	// Refresh, when set, updates the saved tools in the catalog, since another process
-	// may have changed them. It is called before the catalog is asked for them, for the
-	// client of a session.
+	// Refresh, when set, updates the saved tools in the catalog, since another process may have
+	// changed them. Refresh is called before the catalog is read for the client of a session.
 	Refresh func(s Session)
-	// RefreshCalled does the same before a call of a saved tool that is in the catalog.
-	// Whether its definition is the latest is up to its handler. Nil means Refresh.
+	// RefreshCalled is Refresh before a call of a saved tool in the catalog. The handler of the
+	// tool makes sure that the definition is the latest. Nil means Refresh.
 	RefreshCalled func(s Session)
-	// Version, when set, returns the policy.Request.Version of the saved tool that a client
-	// calls by that name, as it is now.
+	// Version, when set, returns the current policy.Request.Version of the saved tool with a name,
+	// as called by the client of a session.
 	Version func(s Session, name string) string
 	// Gate, when set, decides which requests may be made.
 	Gate Gate
 	// Observer, when set, sees proxied calls.
 	Observer Observer
-	// Sealer seals what clients return with their answers. Nil: one with a key of its
-	// own, so that nothing that was sealed can be opened after a restart.
+	// Sealer seals the states that clients return with their answers. Nil: a Sealer with a new key,
+	// so that sealed states cannot be opened after a restart.
 	Sealer *requeststate.Sealer
-	// Labels, when set, returns the labels of an answer that a client was given: of a tool, or
-	// of a resource or prompt by its URI or name. result is the raw result.
+	// Labels, when set, returns the labels of an answer given to a client: of a tool, or of a
+	// resource or prompt by URI or name. result is the raw result.
 	Labels func(server, name string, result []byte) flow.Labels
-	// Runs, when set, makes tasks of calls of composite tools that take long.
+	// Runs, when set, makes tasks of long calls of composite tools.
 	Runs Runs
-	// Replicas are the others of a fleet; nil for none.
+	// Replicas are the other replicas of a fleet; nil for none.
 	Replicas Replicas
 	Log      *slog.Logger
 }
 
-// Availability explains why upstreams are unavailable to a session, in sentences for
-// models, without secrets. Its methods do not wait.
+// Availability explains why upstreams are unavailable to a session, in sentences for models,
+// without secrets. The methods do not wait.
 type Availability interface {
-	// Unavailable returns why a server is unavailable, "" if it is available, and whether
-	// that is because it is still starting.
+	// Unavailable returns why a server is unavailable, "" if available. starting reports that the
+	// server is unavailable because it is still starting.
 	Unavailable(s Session, server string) (why string, starting bool)
-	// OwnerUnavailable explains a public name that no server lists: it returns why the
-	// server that the name may belong to is unavailable, "" if there is no such server.
-	// sure says that the name has the prefix of that server.
+	// OwnerUnavailable explains a public name that no server lists: why is the reason for which the
+	// server that may have the name is unavailable, "" without a matching server. sure reports that
+	// the name has the prefix of the server.
 	OwnerUnavailable(s Session, name string) (why string, sure bool)
 }
 
 // DefaultHandshakeWait is the default of Options.HandshakeWait.
 const DefaultHandshakeWait = time.Second
 
-// Router routes messages; see the package comment. It is safe for concurrent use.
+// Router routes messages; see the package comment. A Router is safe for concurrent use.
 type Router struct {
 	Options
 	handlers map[catalog.Kind]Handler
 
-	ctx        context.Context // of work that no request waits for; ends with Close
+	ctx        context.Context // of work without a waiting request; ends with Close
 	cancel     context.CancelCauseFunc
 	background sync.WaitGroup
 
 	subscribing keyedMutex[topic]   // serializes subscribing and unsubscribing
 	leveling    keyedMutex[connKey] // serializes setting the log level
 	headers     headerCache
-	hasLevels   atomic.Bool // a session has set its log level
+	hasLevels   atomic.Bool // a session has set a log level
 	bridged     bridgedTasks
 	runTasks    runTasks
 
-	mu      sync.Mutex // guards what follows; a leaf, but for the budget
+	mu      sync.Mutex // guards the fields below; a leaf, but for the budget
 	closed  bool
 	clients map[Session]*client
-	topics  map[topic]map[Session]*gated // subscribers, and what was decided about them; nil until the upstream has answered
-	levels  map[connKey]string           // the log level that the upstream was told last
+	topics  map[topic]map[Session]*gated // subscribers, and the decisions about them; nil until the upstream has answered
+	levels  map[connKey]string           // the log level last told to the upstream
 	ready   map[connKey]bool             // upstreams that were ready at least once
-	asleep  map[connKey]bool             // upstreams in whose place others answer; see Peer.OnAsleep
-	early   recent[taskKey, []byte]      // statuses of upstreams' tasks that are not known yet
+	asleep  map[connKey]bool             // upstreams asleep, with requests answered in their place; see Peer.OnAsleep
+	early   recent[taskKey, []byte]      // statuses of upstreams' tasks not known yet
 	watched map[watchKey]*taskWatch      // tasks of the extension
 }
 
-// New makes a router. The caller must Register the handlers before the first
-// request, and Close it.
+// New makes a router. The caller must Register the handlers before the first request, and Close the
+// router.
 func New(opts Options) *Router {
 	if opts.HandshakeWait <= 0 {
 		opts.HandshakeWait = DefaultHandshakeWait
@@ -204,8 +153,7 @@ func New(opts Options) *Router {
 	return r
 }
 
-// awaitLists waits until upstreams have listed what they have now of some
-// surfaces.
+// awaitLists waits until upstreams have listed the current items of some surfaces.
 func (r *Router) awaitLists(ctx context.Context, s Session, surfaces ...wire.Surface) {
 	if r.Started != nil {
 		r.Started(ctx)
@@ -220,9 +168,8 @@ func (r *Router) awaitLists(ctx context.Context, s Session, surfaces ...wire.Sur
 // Register sets the handler of the tools of a kind, Builtin or Composite.
 func (r *Router) Register(kind catalog.Kind, h Handler) { r.handlers[kind] = h }
 
-// Close ends the router's own work and waits for it: unsubscribing for sessions
-// that have ended, and notifications of clients that are still being delivered. The
-// sessions should have ended before.
+// Close ends the router's own work and waits for its end: unsubscribing for ended sessions, and
+// delivering notifications of clients. The sessions should have ended before.
 func (r *Router) Close() {
 	r.mu.Lock()
 	r.closed = true
@@ -238,8 +185,8 @@ func (r *Router) Close() {
 	r.background.Wait()
 }
 
-// inBackground runs f on a goroutine that Close waits for. When the router is
-// closed, it runs f itself: r.ctx has ended, so f does not wait.
+// inBackground runs f on a goroutine for which Close waits. After Close, f runs in the caller's
+// goroutine: r.ctx has ended, so f does not wait.
 func (r *Router) inBackground(f func()) {
 	r.mu.Lock()
 	closed := r.closed
@@ -252,9 +199,9 @@ func (r *Router) inBackground(f func()) {
 	}
 }
 
-// Handle answers a request of a client. The reply is ignored when ctx has ended. A
-// request that its upstream did not answer gets a JSON-RPC error that says why;
-// tools/call gets an isError result.
+// Handle answers a request of a client. The reply is ignored when ctx has ended. A request without
+// an answer of the upstream gets a JSON-RPC error with the reason; tools/call gets an isError
+// result.
 func (r *Router) Handle(ctx context.Context, call Call) wire.Reply {
 	call, bad := r.receive(call)
 	if bad != nil {
@@ -268,7 +215,7 @@ func (r *Router) Handle(ctx context.Context, call Call) wire.Reply {
 	return r.adapt(call, reply)
 }
 
-// handle answers a request that receive has prepared.
+// handle answers a request prepared by receive.
 func (r *Router) handle(ctx context.Context, call Call) wire.Reply {
 	switch call.Method {
 	case protocol.MethodToolsCall:
@@ -293,7 +240,7 @@ func (r *Router) handle(ctx context.Context, call Call) wire.Reply {
 			return notFound(call.Method)
 		}
 		return r.task(ctx, call)
-	case protocol.MethodListen: // of the stateless era, where the front end answers it
+	case protocol.MethodListen: // of the stateless era, answered by the front end
 		return notFound(call.Method)
 	case protocol.MethodTasksList:
 		return r.listTasks(ctx, call)
@@ -306,8 +253,8 @@ func (r *Router) handle(ctx context.Context, call Call) wire.Reply {
 	return r.unknownMethod(ctx, call)
 }
 
-// unknownMethod answers a request whose method we do not know. It may be a method of a
-// later revision, so the request is forwarded if there is only one upstream.
+// unknownMethod answers a request with an unknown method. The method may be of a later revision, so
+// the request is forwarded if the client has a single upstream.
 func (r *Router) unknownMethod(ctx context.Context, call Call) wire.Reply {
 	if all := r.connections(call.Origin.Session()); len(all) == 1 {
 		return r.forward(ctx, call, all[0], call.Params, r.method(call, all[0]))
@@ -315,20 +262,20 @@ func (r *Router) unknownMethod(ctx context.Context, call Call) wire.Reply {
 	return notFound(call.Method)
 }
 
-// notFound says that we do not have a method. If a server says so, it may only be that one
-// which lacks it, or its tool may be at fault.
+// notFound returns the error for a method that we do not have. The same error of a server may be
+// about this server only, or about a faulty tool.
 func notFound(method string) wire.Reply {
 	reply := fail(wire.CodeMethodNotFound, "method not found: %s", method)
 	reply.Own = true
 	return reply
 }
 
-// method decides about a request that is forwarded for its method alone.
+// method decides about a request that is forwarded for the method alone.
 func (r *Router) method(call Call, to serverConn) *gated {
 	return r.decide(call.Origin, policy.Request{Kind: policy.KindMethod, Server: to.server, Name: call.Method}, nil)
 }
 
-// forward sends a request to an upstream, with other params, if g permits it.
+// forward sends a request to an upstream, with other params, if g permits the request.
 func (r *Router) forward(ctx context.Context, call Call, to serverConn, params []byte, g *gated) wire.Reply {
 	start := time.Now()
 	reply := r.forwardGated(ctx, call, to, params, g)
@@ -382,8 +329,8 @@ func (r *Router) forwardGated(ctx context.Context, call Call, to serverConn, par
 	return fail(wire.CodeInternal, "%s: %v", call.Method, err)
 }
 
-// firstOf tries upstreams in turn until one answers without an error. When
-// none does, the reply is that of the first which was denied, else of the first.
+// firstOf tries upstreams in turn until an upstream answers without an error. When none does, the
+// reply is from the first upstream with a denied request, else from the first.
 func firstOf(ctx context.Context, candidates []serverConn, try func(serverConn) wire.Reply) (reply wire.Reply, from serverConn, ok bool) {
 	for i, c := range candidates {
 		answer := try(c)
@@ -400,7 +347,7 @@ func firstOf(ctx context.Context, candidates []serverConn, try func(serverConn) 
 	return reply, from, false
 }
 
-// warn logs a failure, unless it is only the end of ctx.
+// warn logs a failure other than the end of ctx.
 func (r *Router) warn(ctx context.Context, err error, msg string, args ...any) {
 	if cause := context.Cause(ctx); cause == nil || !errors.Is(err, cause) {
 		r.Log.Warn(msg, append(args, "err", err)...)

@@ -15,50 +15,49 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/proxy/catalog"
 )
 
-// A call of a composite tool that takes long becomes a task of the extension, if its
-// client declares that. The id of the task has the id of its first run sealed in it, and
-// the journal has the records of its runs. So a task is found again after a restart.
+// A long call of a composite tool becomes a task of the extension, if the client declares the
+// extension. The id of the task has the id of its first run sealed in it, and the journal has the
+// records of the runs. So a task is found again after a restart.
 
 // Runs knows the runs of composite tools from their records.
 type Runs interface {
-	// TaskAfter returns how long a call runs before it becomes a task; 0: it never does.
+	// TaskAfter returns how long a call runs before the call becomes a task; 0: never.
 	TaskAfter() time.Duration
 	// TaskLife returns how long records are kept.
 	TaskLife() time.Duration
-	// FindRun returns what has become of the run with that id, and of those that continue
-	// it. The error is ErrNoRun if there is none, or ErrStoreAway if that is not known.
+	// FindRun returns the records of the run with an id, and of the runs that continue it. The
+	// error is ErrNoRun for an unknown run, or ErrStoreAway if the store cannot be asked.
 	FindRun(id string) (RecordedRun, error)
-	// CancelRun asks for the end of a durable run that does not run here, or was begun by a
-	// process that has ended. The error is ErrNoRun if there is none.
+	// CancelRun asks for the end of a durable run that does not run here, or was begun by a process
+	// that has ended. The error is ErrNoRun for an unknown run.
 	CancelRun(id string) error
-	// AbandonRun records that the run with that id, which has asked the client something,
-	// will not go on.
+	// AbandonRun records that a run with questions for the client will not go on.
 	AbandonRun(id string) error
 }
 
-// ErrNoRun says that there is no record of a run.
+// ErrNoRun reports a run without a record.
 var ErrNoRun = errors.New("there is no record of the run")
 
-// ErrStoreAway says that the store which may have the record of a run is not available now. It
-// is the keeper of the store who tells the user that it is away.
+// ErrStoreAway reports that the store that may have the record of a run is not available now. The
+// keeper of the store tells the user about the missing store.
 var ErrStoreAway = errors.New("the store of records is not available")
 
-// RecordedRun is what the records of a run, and of those that continue it, say.
+// RecordedRun is the content of the records of a run, and of the runs that continue it.
 type RecordedRun struct {
 	ID             string // of the last run
-	Runs           int    // how many there are
+	Runs           int    // the number of runs
 	Start, Changed time.Time
 	// Kind, Name and Params are those of the call.
 	Kind   catalog.Kind
 	Name   string
 	Params []byte
 	Status protocol.TaskStatus
-	// Reply is like that of Handler.CallTool; none if Status is working.
+	// Reply is like the reply of Handler.CallTool; none if Status is working.
 	Reply wire.Reply
 	Note  string // for people; "" for none
 }
 
-// Holder is a Session that can be kept from ending while it has no requests.
+// Holder is a Session that can be kept from ending while without requests.
 type Holder interface {
 	// Hold keeps the session until release is called.
 	Hold() (release func())
@@ -67,12 +66,12 @@ type Holder interface {
 // Intervals at which clients should ask for a task.
 const (
 	runningPoll = time.Second
-	waitingPoll = 5 * time.Second // it waits for the client, or runs elsewhere
+	waitingPoll = 5 * time.Second // the task waits for the client, or runs elsewhere
 )
 
 var errTaskCancelled = &wire.CancelledError{Params: []byte(`{"reason":"tasks/cancel"}`)}
 
-// runTask is a task that runs of a composite tool carry out.
+// runTask is a task carried out by runs of a composite tool.
 type runTask struct {
 	router    *Router
 	root      string // id of the first run
@@ -83,25 +82,25 @@ type runTask struct {
 	params    []byte // of tools/call
 	owner     any    // in the budget
 
-	mu        sync.Mutex // guards what follows; a leaf, but for the budget
-	recorded  bool       // this is what the journal says; no run of it has begun here
+	mu        sync.Mutex // guards the fields below; a leaf, but for the budget
+	recorded  bool       // the fields are from the journal; no run of the task has begun here
 	read      time.Time  // when the journal was read last
 	status    protocol.TaskStatus
 	message   string
 	changed   time.Time
 	runs      int
-	last      string     // id of the last run that has asked something
-	reply     wire.Reply // of the last run that has ended
+	last      string     // id of the last run with questions
+	reply     wire.Reply // of the last ended run
 	questions []wire.Member
 	answers   map[string][]byte // to some of questions, by name
-	given     int               // bytes of the answers that the run has got
-	kept      *budget.Account   // while it is in Router.runTasks
+	given     int               // bytes of the answers given to the run
+	kept      *budget.Account   // while the task is in Router.runTasks
 	cancel    context.CancelCauseFunc
 	cancelled bool // by the client
 	refused   bool // the last run has not begun
 }
 
-// runTool calls a tool of ours. If that takes long, it becomes a task.
+// runTool calls a tool of ours. A long call becomes a task.
 func (r *Router) runTool(ctx context.Context, kind catalog.Kind, name string, call Call) wire.Reply {
 	if r.Runs == nil || !takesTasks(call.Origin) || r.Runs.TaskAfter() <= 0 {
 		return r.handlers[kind].CallTool(ctx, name, call)
@@ -167,7 +166,7 @@ func (t *runTask) follow(s Session, done <-chan wire.Reply) {
 	})
 }
 
-// ended sets what a run of the task has led to.
+// ended sets the outcome of a run of the task.
 func (t *runTask) ended(reply wire.Reply) {
 	t.mu.Lock()
 	t.changed, t.cancel = time.Now(), nil
@@ -189,7 +188,7 @@ func (t *runTask) ended(reply wire.Reply) {
 	full := t.kept.Set(t.size()) != nil
 	t.mu.Unlock()
 	if full {
-		t.router.runTasks.remove(t) // the journal has it
+		t.router.runTasks.remove(t) // the journal has the task
 	}
 	if abandoned {
 		t.abandon()
@@ -199,8 +198,8 @@ func (t *runTask) ended(reply wire.Reply) {
 	t.tell()
 }
 
-// elsewhere reports whether another process has taken the answers to the questions of the
-// task. Then the journal says how it goes on. The caller holds t.mu.
+// elsewhere reports whether another process has taken the answers to the questions of the task. The
+// further course is then in the journal. The caller holds t.mu.
 func (t *runTask) elsewhere() bool {
 	found, err := t.router.Runs.FindRun(t.root)
 	if err != nil || found.Runs < t.runs {
@@ -210,8 +209,8 @@ func (t *runTask) elsewhere() bool {
 	return true
 }
 
-// ask sets the questions of a run that has asked the client something. Their names are
-// unique in the task. The caller holds t.mu.
+// ask sets the questions of a run that asks the client. Their names are unique in the task. The
+// caller holds t.mu.
 func (t *runTask) ask(reply wire.Reply) {
 	t.status, t.questions, t.answers = protocol.TaskInputRequired, nil, map[string][]byte{}
 	t.read = time.Now()
@@ -226,7 +225,7 @@ func (t *runTask) ask(reply wire.Reply) {
 // prefix begins the names of the questions of the last run.
 func (t *runTask) prefix() string { return strconv.Itoa(t.runs) + "." }
 
-// abandon ends a task that has asked the client something.
+// abandon ends a task that has asked the client.
 func (t *runTask) abandon() {
 	t.mu.Lock()
 	last, open := t.last, t.status == protocol.TaskInputRequired
@@ -244,12 +243,12 @@ func (t *runTask) abandon() {
 	t.tell()
 }
 
-// tell tells the sessions that watch the task how it is now.
+// tell tells the sessions that watch the task the current state.
 func (t *runTask) tell() {
 	t.router.tellWatchers(watchKey{id: t.root}, t.describe("", t.root))
 }
 
-// failed reports whether a result is that of a tool that failed.
+// failed reports whether a result is the result of a failed tool.
 func failed(reply wire.Reply) bool {
 	raw, _ := wire.Get(reply.Result, "isError")
 	return string(raw) == "true"
@@ -266,8 +265,8 @@ func text(reply wire.Reply) string {
 	return cut(first, maxUnavailable)
 }
 
-// describe returns the task as clients see it, with a type, and under an id. "" is no
-// type: it is for a notification.
+// describe returns the task in the form for clients, with a type, and under an id. The type "" is
+// for a notification.
 func (t *runTask) describe(kind, id string) []byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()

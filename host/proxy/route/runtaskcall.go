@@ -12,9 +12,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// runTaskRequest answers a request about a task of ours: that of a run, with the id that
-// the client sees.
-// home is another replica that has begun it, "" for none.
+// runTaskRequest answers a request about a task of ours: the task of run, with the id known to the
+// client. home is another replica that has begun the run, "" for none.
 func (r *Router) runTaskRequest(ctx context.Context, call Call, run, id, home string) wire.Reply {
 	t, err := r.findRunTask(ctx, call.Origin.Session(), run)
 	switch {
@@ -42,8 +41,8 @@ func (r *Router) runTaskRequest(ctx context.Context, call Call, run, id, home st
 	return empty()
 }
 
-// update takes answers of the client. When there are no open questions left, a run
-// continues the one that has asked them.
+// update takes answers of the client. When no question is open, a new run continues the run with
+// the questions.
 func (t *runTask) update(call Call) *wire.RPCError {
 	raw, _ := wire.Get(call.Params, "inputResponses")
 	all, ok := wire.Members(raw)
@@ -66,9 +65,9 @@ func (t *runTask) update(call Call) *wire.RPCError {
 	return t.resume(call, responses)
 }
 
-// collect adds answers to open questions. If it completes them, the task is working from
-// now on, and responses are all answers by the names that the run gave its questions. The error
-// says that there is no memory for them.
+// collect adds answers to open questions. If no question remains open, the task is working from now
+// on, and responses are all answers by the names that the run gave the questions. The error reports
+// missing memory for the answers.
 func (t *runTask) collect(answers []wire.Member) (responses []byte, complete bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -97,7 +96,7 @@ func (t *runTask) collect(answers []wire.Member) (responses []byte, complete boo
 	return all.Bytes(), complete, nil
 }
 
-// resume starts the run that continues the last one.
+// resume starts the run that continues the last run.
 func (t *runTask) resume(call Call, responses []byte) *wire.RPCError {
 	r := t.router
 	if err := r.runTasks.add(t); err != nil {
@@ -130,8 +129,8 @@ func (t *runTask) resume(call Call, responses []byte) *wire.RPCError {
 	return nil
 }
 
-// cancelRun ends the run of the task, or the task if it waits for the client. What does
-// not run in this process goes on, unless it is durable.
+// cancelRun ends the run of the task, or the task if waiting for the client. A run of another
+// process goes on, unless durable.
 func (t *runTask) cancelRun() {
 	t.mu.Lock()
 	cancel := t.cancel
@@ -148,7 +147,7 @@ func (t *runTask) cancelRun() {
 	t.abandon()
 }
 
-// cancelElsewhere asks for the end of the run of the task if it is durable.
+// cancelElsewhere asks for the end of the run of the task if the run is durable.
 func (t *runTask) cancelElsewhere() {
 	if err := t.router.Runs.CancelRun(t.root); err != nil && !errors.Is(err, ErrNoRun) {
 		t.router.Log.Warn("a task was not cancelled", "run", t.root, "err", err)

@@ -11,33 +11,33 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/protocol"
 )
 
-// Bounds of the tasks in memory. While too many run, calls do not become tasks. The
-// oldest that do not run are forgotten, since the journal has them.
+// Bounds of the tasks in memory. While too many run, calls do not become tasks. The oldest tasks
+// that do not run are forgotten, since the journal has them.
 const (
-	maxRunTasks     = 256 // that run
-	maxRunTasksOf   = 128 // that run, of one principal
-	maxKeptTasks    = 256 // that do not run
+	maxRunTasks     = 256 // running
+	maxRunTasksOf   = 128 // running, of a principal
+	maxKeptTasks    = 256 // not running
 	maxKeptTaskSize = 64 << 20
-	runTaskMemory   = 4 << 10 // that each takes besides what it keeps, about, in bytes
+	runTaskMemory   = 4 << 10 // of each task, about, in bytes, without the kept messages
 )
 
-// recordedLife is how long what the journal says of a task is taken as true, if the task
+// recordedLife is how long the records of a task in the journal are taken as current, if the task
 // goes on in another process, or may.
 const recordedLife = time.Second
 
-// runTasks are the tasks of runs that are in memory.
+// runTasks are the tasks of runs in memory.
 type runTasks struct {
 	reading keyedMutex[string] // serializes reading the journal for a principal
 
-	mu    sync.Mutex // guards what follows; runTask.mu is locked below it
+	mu    sync.Mutex // guards the fields below; runTask.mu is locked below this mutex
 	byRun map[string]*runTask
 	order []*runTask // oldest first
 }
 
-// errManyTasks says that too many tasks run.
+// errManyTasks reports that too many tasks run.
 var errManyTasks = errors.New("too many tasks run (try again later)")
 
-// add adds a task that runs. The error is errManyTasks, or says that there is no memory for it.
+// add adds a running task. The error is errManyTasks, or reports missing memory for the task.
 func (a *runTasks) add(t *runTask) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -56,8 +56,8 @@ func (a *runTasks) add(t *runTask) error {
 	return a.put(t)
 }
 
-// put adds a task, or replaces it. The error says that there is no memory for it. The caller
-// holds a.mu.
+// put adds or replaces a task. The error reports missing memory for the task. The caller holds
+// a.mu.
 func (a *runTasks) put(t *runTask) error {
 	old := a.byRun[t.root]
 	if old == t {
@@ -77,7 +77,7 @@ func (a *runTasks) put(t *runTask) error {
 	return nil
 }
 
-// drop removes a task, if it is not nil. The caller holds a.mu.
+// drop removes a task other than nil. The caller holds a.mu.
 func (a *runTasks) drop(t *runTask) {
 	if t != nil && a.byRun[t.root] == t {
 		delete(a.byRun, t.root)
@@ -133,7 +133,7 @@ func (t *runTask) size() int64 {
 	return int64(n)
 }
 
-// isCurrent reports whether the task in memory is as it is everywhere.
+// isCurrent reports whether the task in memory can be taken as current.
 func (t *runTask) isCurrent() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -158,7 +158,7 @@ func (r *Router) findRunTask(ctx context.Context, s Session, run string) (*runTa
 	}
 	defer unlock()
 	t := r.runTasks.get(run)
-	if t != nil && t.isCurrent() { // another request has read it
+	if t != nil && t.isCurrent() { // another request has read the task
 		return t, nil
 	}
 	if r.Runs == nil {
@@ -173,7 +173,7 @@ func (r *Router) findRunTask(ctx context.Context, s Session, run string) (*runTa
 	}
 	t = r.recordedTask(run, s, found)
 	r.runTasks.mu.Lock()
-	_ = r.runTasks.put(t) // else it is read again
+	_ = r.runTasks.put(t) // on an error, the task is read again later
 	r.runTasks.mu.Unlock()
 	r.runTasks.shrink()
 	return t, nil
@@ -193,7 +193,7 @@ func (t *runTask) supersedes(found RecordedRun, err error) bool {
 	return true
 }
 
-// recordedTask returns the task that the journal has.
+// recordedTask returns the task from records of the journal.
 func (r *Router) recordedTask(run string, s Session, found RecordedRun) *runTask {
 	t := &runTask{
 		router: r, root: run, principal: s.Principal(), owner: BudgetKey(s), created: found.Start, changed: found.Changed, read: time.Now(),

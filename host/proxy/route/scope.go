@@ -7,14 +7,14 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/proxy/catalog"
 )
 
-// scope returns what the client of a session sees of the catalog, and what its scripts can
-// use: everything for a nil session.
+// scope returns the part of the catalog for the client of a session and its scripts: everything for
+// a nil session.
 func (r *Router) scope(s Session) *catalog.Scope {
 	return r.Catalog.For(RightsOf(s))
 }
 
-// RightsOf returns the rights of the client of a session. They are not narrowed for a nil
-// session, for which there is no client.
+// RightsOf returns the rights of the client of a session. A nil session, which has no client, has
+// rights that are not narrowed.
 func RightsOf(s Session) *bearer.Rights {
 	if s == nil {
 		return nil
@@ -22,8 +22,8 @@ func RightsOf(s Session) *bearer.Rights {
 	return s.Rights()
 }
 
-// MayUse reports whether the client of a session may use something of a server. It is true
-// for a nil session, for which there is no client.
+// MayUse reports whether the client of a session may use something of a server. The result is true
+// for a nil session, which has no client.
 func MayUse(s Session, server string) bool { return !RightsOf(s).HidesServer(server) }
 
 // permitted returns why the rights of a client, or pins, do not permit a request; nil if they
@@ -42,7 +42,7 @@ func (r *Router) permitted(s Session, q *policy.Request) error {
 		}
 		return r.scope(s).PinnedURI(q.Server, q.Name)
 	case policy.KindMethod:
-		if rights.Narrows() { // it may mean anything
+		if rights.Narrows() { // an unknown method can have any meaning
 			return &catalog.HiddenError{Server: q.Server, Tool: q.Name, Token: true}
 		}
 	case policy.KindCompletion: // of a prompt or a template
@@ -62,8 +62,8 @@ func (r *Router) permitted(s Session, q *policy.Request) error {
 	return nil
 }
 
-// Recheck ends the subscriptions that the rights of their sessions, or policy, no longer
-// permit. No update reaches them after it has returned; upstreams are told in the background.
+// Recheck ends the subscriptions no longer permitted by the rights of their sessions, or by policy.
+// After the return, no update reaches them; upstreams are told in the background.
 func (r *Router) Recheck() {
 	type subscriber struct {
 		topic

@@ -8,20 +8,20 @@ import (
 // maxQueued is how many functions a serialQueue holds before add waits.
 const maxQueued = 64
 
-// serialQueue runs functions one after another, in the order in which they were
-// added, on goroutines that close waits for.
+// serialQueue runs functions one after another, in the order of add, on goroutines for which close
+// waits.
 type serialQueue struct {
 	slots chan struct{}
 
-	mu     sync.Mutex    // guards what follows
+	mu     sync.Mutex    // guards the fields below
 	last   chan struct{} // closed when the function added last is done; nil: none
 	closed bool
 }
 
 func newSerialQueue() *serialQueue { return &serialQueue{slots: make(chan struct{}, maxQueued)} }
 
-// add queues f. It waits while the queue is full. It drops f and returns false if the queue is
-// closed or ctx ends first.
+// add queues f, and waits while the queue is full. If the queue is closed or ctx ends first, add
+// drops f and returns false.
 func (q *serialQueue) add(ctx context.Context, f func()) bool {
 	select {
 	case q.slots <- struct{}{}:
@@ -36,7 +36,7 @@ func (q *serialQueue) add(ctx context.Context, f func()) bool {
 	}
 	before, done := q.last, make(chan struct{})
 	q.last = done
-	go func() { // close waits for the last one, and each waits for the one before
+	go func() { // close waits for the last goroutine, and each goroutine waits for the goroutine before
 		defer close(done)
 		if before != nil {
 			<-before
@@ -47,8 +47,7 @@ func (q *serialQueue) add(ctx context.Context, f func()) bool {
 	return true
 }
 
-// close waits until everything that was added is done. Nothing can be added after
-// that.
+// close waits until all added functions are done. Nothing can be added afterwards.
 func (q *serialQueue) close() {
 	q.mu.Lock()
 	q.closed = true
