@@ -7,8 +7,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// Preview returns what the Gate decides about a call of a script that is not made now. The
-// error says why the call may not be made, whoever allows it.
+// Preview returns the decision of the Gate about a call of a script that is not made now. The error
+// is the reason why the call may not be made, even with approval.
 func (r *Router) Preview(_ context.Context, o Origin, call ScriptCall) (policy.Decision, error) {
 	if err := r.scope(sessionOf(o)).Permitted(call.Server, call.Tool, false); err != nil {
 		return policy.Decision{}, err
@@ -23,11 +23,11 @@ func (r *Router) Preview(_ context.Context, o Origin, call ScriptCall) (policy.D
 	return d, g.refusal(d, false)
 }
 
-// PassBuiltin decides about a call of a built-in tool whose arguments stand for something
-// else: arguments, a raw object, say what that is. about is a decision about it: if that
-// is to ask, a person is asked, whatever is decided about the tool. PassBuiltin waits for
-// the approval; asked reports that somebody has given it. The error says why the tool may
-// not be called, or is the cause of ctx.
+// PassBuiltin decides about a call of a built-in tool whose own arguments stand for something else,
+// described by arguments, a raw object. about is a decision about the described thing: if about is
+// to ask, a person is asked, whatever is decided about the tool. PassBuiltin waits for the
+// approval; asked reports that a person was asked. The error is the reason why the tool may not be
+// called, or the cause of ctx.
 func (r *Router) PassBuiltin(ctx context.Context, call Call, name string, definition, arguments []byte, about policy.Decision) (asked bool, err error) {
 	g := r.decide(call.Origin, policy.Request{
 		Kind: policy.KindTool, Server: policy.BuiltinTools, Name: name, Arguments: arguments, Definition: definition,

@@ -10,8 +10,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// Hints says how long a client may keep the result of a request; nil if results of its
-// method have no such hints.
+// Hints returns how long a client may keep the result of a request; nil for a method without hints.
 func (r *Router) Hints(call Call) *envelope.Hints {
 	switch call.Method {
 	case protocol.MethodToolsList, protocol.MethodPromptsList, protocol.MethodResourcesList,
@@ -21,8 +20,8 @@ func (r *Router) Hints(call Call) *envelope.Hints {
 	return nil
 }
 
-// HeaderParams returns the arguments of a tool that requests over HTTP repeat in headers;
-// none if the tool is not known yet.
+// HeaderParams returns the arguments of a tool that requests over HTTP repeat in headers; none if
+// the tool is not known yet.
 func (r *Router) HeaderParams(s Session, tool string) envelope.Params {
 	entry, ok := r.scope(s).Tool(tool)
 	if !ok {
@@ -31,27 +30,27 @@ func (r *Router) HeaderParams(s Session, tool string) envelope.Params {
 	return r.headers.of(tool, entry.Definition)
 }
 
-// headerCache keeps what ParseParams has found in definitions of tools.
+// headerCache keeps the results of ParseParams for definitions of tools.
 type headerCache struct {
-	mu     sync.Mutex // a leaf: no definition is read while it is held
+	mu     sync.Mutex // a leaf: no definition is read with mu locked
 	byTool map[string]*headerEntry
 }
 
 type headerEntry struct {
-	definition weak.Pointer[byte] // the list of its server keeps it, and counts it
-	once       sync.Once          // reads it
+	definition weak.Pointer[byte] // kept and counted by the list of the server
+	once       sync.Once          // reads the definition
 	params     envelope.Params
 }
 
-// maxHeaderEntries bounds a headerCache. With more, it begins anew.
+// maxHeaderEntries bounds a headerCache, which is emptied beyond this number.
 const maxHeaderEntries = 4096
 
-// of returns the Params of a tool. A definition never changes; another one replaces it.
+// of returns the Params of a tool. A definition never changes; another definition replaces it.
 func (c *headerCache) of(tool string, definition []byte) envelope.Params {
 	entry := c.entry(tool, definition)
 	entry.once.Do(func() {
 		schema, _ := wire.Get(definition, "inputSchema")
-		// A tool whose annotations are wrong has none that a client could follow.
+		// A tool with wrong annotations has none that a client could follow.
 		entry.params, _ = envelope.ParseParams(schema)
 	})
 	return entry.params

@@ -8,34 +8,31 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/proxy/catalog"
 )
 
-// Responder answers a request that was submitted. Either Reply or Start is called,
-// once, on any goroutine.
+// Responder answers a submitted request. Either Reply or Start is called, once, on any goroutine.
 type Responder interface {
-	// Cancelled reports whether the client has cancelled the request, so that its
-	// reply will not be sent. It must not be called after Reply or Start.
+	// Cancelled reports whether the client has cancelled the request, so that the reply will not be
+	// sent. Cancelled must not be called after Reply or Start.
 	Cancelled() bool
-	// Reply sends the reply. It does not block.
+	// Reply sends the reply without blocking.
 	Reply(reply wire.Reply)
-	// Start runs work on a goroutine, where it may block, and sends its reply. The
-	// reply is ignored when ctx has ended. Start does not block.
+	// Start runs work on a goroutine, where work may block, and sends the reply. The reply is
+	// ignored when ctx has ended. Start does not block.
 	Start(work func(ctx context.Context) wire.Reply)
 }
 
-// Submitter is an Upstream that can be called without a waiting goroutine; see
-// upstream.Upstream.
+// Submitter is an Upstream that can be called without a waiting goroutine; see upstream.Upstream.
 type Submitter interface {
-	// Submit makes a call as Call does, but does not wait. complete is called once,
-	// perhaps before Submit returns, and must not block. cancel ends the call in the
-	// same way as if the context of Call had ended with that cause. If ok is false,
-	// nothing has been done, and the caller must use Call.
+	// Submit makes a call as Call does, but does not wait. complete is called once, perhaps before
+	// Submit returns, and must not block. cancel ends the call in the same way as if the context of
+	// Call had ended with the same cause. If ok is false, nothing has been done, and the caller
+	// must use Call.
 	Submit(call wire.Call, complete wire.CompletionFunc) (cancel func(cause error), ok bool)
 }
 
-// Submit answers a request as Handle does, but without a waiting goroutine. It takes only
-// calls of upstreams' tools, which are forwarded. to gets the reply, perhaps before
-// Submit returns. cancel ends the call in the same way as if the context of Handle had
-// ended with that cause; to still gets a reply. If ok is false, nothing has been done,
-// and the caller must use Handle.
+// Submit answers a request as Handle does, but without a waiting goroutine. Submit takes only calls
+// of upstreams' tools, which are forwarded. to gets the reply, perhaps before Submit returns.
+// cancel ends the call in the same way as if the context of Handle had ended with the same cause;
+// to still gets a reply. If ok is false, nothing has been done, and the caller must use Handle.
 func (r *Router) Submit(call Call, to Responder) (cancel func(cause error), ok bool) {
 	if call.Method != protocol.MethodToolsCall {
 		return nil, false

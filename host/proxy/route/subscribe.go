@@ -12,13 +12,13 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// topic is a resource that sessions are subscribed to over one connection.
+// topic is a resource to which sessions are subscribed over a connection.
 type topic struct {
 	conn connKey
 	uri  string
 }
 
-// subscribe subscribes the session to a resource at the upstream that has it.
+// subscribe subscribes the session to a resource at the upstream with the resource.
 func (r *Router) subscribe(ctx context.Context, call Call) wire.Reply {
 	uri, bad := stringParam(call, "uri")
 	if bad != nil {
@@ -29,8 +29,8 @@ func (r *Router) subscribe(ctx context.Context, call Call) wire.Reply {
 	}, "resources", "subscribe")
 }
 
-// subscribeAt subscribes at one upstream. The session becomes a subscriber before the
-// upstream is asked, since the first update may come with the answer.
+// subscribeAt subscribes at an upstream. The session becomes a subscriber before the upstream is
+// asked, since the first update may come with the answer.
 func (r *Router) subscribeAt(ctx context.Context, call Call, c serverConn, uri string) wire.Reply {
 	s, t := call.Origin.Session(), topic{c.key(), uri}
 	if len(uri) > maxSubscribed {
@@ -56,8 +56,9 @@ func (r *Router) subscribeAt(ctx context.Context, call Call, c serverConn, uri s
 	return reply
 }
 
-// keepSubscriber notes what was decided about a subscription that its upstream has accepted.
-// It ends it if policy has changed meanwhile, since Recheck leaves it out until then.
+// keepSubscriber notes the decision about a subscription accepted by the upstream. If policy has
+// changed meanwhile, the subscription ends, since Recheck leaves out subscriptions without a
+// decision.
 func (r *Router) keepSubscriber(t topic, s Session, decided *gated) {
 	decided.origin = s // the request need not be kept
 	r.mu.Lock()
@@ -70,11 +71,11 @@ func (r *Router) keepSubscriber(t topic, s Session, decided *gated) {
 	}
 }
 
-// memory is what a subscription takes, in bytes.
+// memory returns the memory of a subscription, in bytes.
 func (t topic) memory() int { return 2*len(t.uri) + 2*entryMemory }
 
-// addSubscriber makes a session a subscriber. before says that it was one already. The error
-// says why it may not have one more.
+// addSubscriber makes a session a subscriber. before reports that the session was a subscriber
+// already. The error is the reason why the session may not have another subscription.
 func (r *Router) addSubscriber(t topic, s Session) (before bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -99,7 +100,7 @@ func (r *Router) addSubscriber(t topic, s Session) (before bool, err error) {
 	return false, nil
 }
 
-// removeSubscriber undoes addSubscriber. It reports whether s was the last subscriber.
+// removeSubscriber undoes addSubscriber, and reports whether s was the last subscriber.
 func (r *Router) removeSubscriber(t topic, s Session) (last bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -118,8 +119,8 @@ func (r *Router) removeSubscriber(t topic, s Session) (last bool) {
 	return true
 }
 
-// unsubscribe ends a subscription. The upstream is told if it was the last one. If
-// nobody is subscribed, the request is left to the upstream to answer.
+// unsubscribe ends a subscription. The upstream is told after the end of the last subscription.
+// If no session is subscribed, the request is left to the upstream to answer.
 func (r *Router) unsubscribe(ctx context.Context, call Call) wire.Reply {
 	uri, bad := stringParam(call, "uri")
 	if bad != nil {
@@ -146,14 +147,14 @@ func (r *Router) unsubscribe(ctx context.Context, call Call) wire.Reply {
 		}, "resources", "subscribe")
 	}
 	reply := empty()
-	for _, t := range mine { // one, unless the URI has moved to another upstream
+	for _, t := range mine { // a single topic, unless the URI has moved to another upstream
 		reply = r.unsubscribeFrom(ctx, t, s, &call)
 	}
 	return reply
 }
 
-// unsubscribeFrom ends a subscription of s. If it was the last one, the upstream is
-// told, with the client's own request if there is one.
+// unsubscribeFrom ends a subscription of s. If s was the last subscriber, the upstream is told,
+// with the client's own request if given.
 func (r *Router) unsubscribeFrom(ctx context.Context, t topic, s Session, call *Call) wire.Reply {
 	release, err := r.subscribing.lock(ctx, t)
 	if err != nil {
@@ -166,7 +167,7 @@ func (r *Router) unsubscribeFrom(ctx context.Context, t topic, s Session, call *
 	return r.unsubscribeUpstream(ctx, t, call)
 }
 
-// endSubscription ends a subscription of s at once. If it was the last one, the upstream is
+// endSubscription ends a subscription of s at once. If s was the last subscriber, the upstream is
 // told in the background.
 func (r *Router) endSubscription(t topic, s Session) {
 	if !r.removeSubscriber(t, s) {
@@ -178,21 +179,21 @@ func (r *Router) endSubscription(t topic, s Session) {
 			return
 		}
 		defer release()
-		if !r.subscribed(t) { // by somebody else since then
+		if !r.subscribed(t) { // by another session since then
 			r.unsubscribeUpstream(r.ctx, t, nil)
 		}
 	})
 }
 
-// subscribed reports whether there are subscribers of a resource.
+// subscribed reports whether a resource has subscribers.
 func (r *Router) subscribed(t topic) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.topics[t]) > 0
 }
 
-// unsubscribeUpstream tells an upstream that there are no subscribers any more, with the
-// client's own request if there is one. The caller holds the lock of t in r.subscribing.
+// unsubscribeUpstream tells an upstream that no subscribers are left, with the client's own request
+// if given. The caller holds the lock of t in r.subscribing.
 func (r *Router) unsubscribeUpstream(ctx context.Context, t topic, call *Call) wire.Reply {
 	c, ok := r.to(t.conn.own, t.conn.server)
 	if !ok {
@@ -211,9 +212,9 @@ func (r *Router) unsubscribeUpstream(ctx context.Context, t topic, call *Call) w
 	return empty()
 }
 
-// resubscribe renews the subscriptions of sessions at an upstream that has restarted. The
-// resources may have changed while nobody watched them, so the sessions are told that
-// they have been updated, which also makes them notice that one is not there any more.
+// resubscribe renews the subscriptions of sessions at a restarted upstream. The resources may have
+// changed unwatched, so the sessions are told that the resources have been updated; so the sessions
+// also notice resources that no longer exist.
 func (r *Router) resubscribe(at connKey) {
 	var topics []topic
 	r.mu.Lock()
@@ -231,7 +232,7 @@ func (r *Router) resubscribe(at connKey) {
 	}
 }
 
-// tellUpdated tells the subscribers of a resource that it has been updated.
+// tellUpdated tells the subscribers of a resource about an update.
 func (r *Router) tellUpdated(t topic) {
 	r.mu.Lock()
 	subscribers := slices.Collect(maps.Keys(r.topics[t]))
@@ -266,8 +267,8 @@ func (r *Router) subscribeAgain(t topic) error {
 	return err
 }
 
-// subscribers is the wire.Permit of a request on behalf of those who have subscribed to a
-// resource: it is sent as long as one of them may use it.
+// subscribers is the wire.Permit of a request on behalf of the subscribers of a resource: the
+// request is sent as long as a subscriber may use the resource.
 type subscribers struct {
 	router *Router
 	topic  topic

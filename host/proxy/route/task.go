@@ -10,13 +10,12 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/proxy/catalog"
 )
 
-// Tasks (revision 2025-11-25, basic/utilities/tasks) keep the ids that their creators
-// gave them; the router remembers to which session they belong. A session reaches
-// only its own tasks, but the only session also reaches tasks that are not
-// remembered, perhaps those of an earlier session.
+// Tasks (revision 2025-11-25, basic/utilities/tasks) keep the ids given by their creators; the
+// router remembers the session of each task. A session reaches only its own tasks, but an only
+// session also reaches tasks that are not remembered, perhaps from an earlier session.
 
-// taskOf returns the id of the task that was created for a request, if params asked
-// for a task and the reply names one.
+// taskOf returns the id of the task created for a request, if params asked for a task and the reply
+// names a task.
 func taskOf(params []byte, reply wire.Reply) (id string, ok bool) {
 	if _, asked := wire.Get(params, "task"); !asked || reply.Result == nil {
 		return "", false
@@ -24,17 +23,17 @@ func taskOf(params []byte, reply wire.Reply) (id string, ok bool) {
 	return wire.GetString(reply.Result, "task", "taskId")
 }
 
-// rememberTask remembers which session a task belongs to. If a status of the task has
-// arrived before, it sends the session that status.
+// rememberTask remembers the session of a task. A status of the task that has arrived before is
+// sent to the session.
 func (r *Router) rememberTask(s Session, t taskKey) {
 	if status := r.takeTask(s, t); status != nil {
 		s.Notify(protocol.NotificationTaskStatus, status)
 	}
 }
 
-// takeTask remembers which session a task belongs to. early is a status of the task that
-// has arrived before and that the session must get; nil for none. An upstream that gives
-// a task the id of another upstream's task does not get the requests for that one.
+// takeTask remembers the session of a task. early is a status of the task that has arrived before
+// and must be sent to the session; nil for none. An upstream that gives a task the id of another
+// upstream's task does not get the requests for the other task.
 func (r *Router) takeTask(s Session, t taskKey) (early []byte) {
 	var taken bool
 	var owner string
@@ -51,7 +50,7 @@ func (r *Router) takeTask(s Session, t taskKey) (early []byte) {
 	return early
 }
 
-// taskSession returns the session that has a task of an upstream, nil for none.
+// taskSession returns the session with a task of an upstream, nil for none.
 func (r *Router) taskSession(server, id string) Session {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -68,9 +67,9 @@ func (r *Router) holder(t taskKey) Session {
 	return nil
 }
 
-// taskReader returns the session that gets a status of a task: the one that has the
-// task, or else the only session. If there is none, it returns nil and keeps the status,
-// since the response that creates the task may not have been handled yet.
+// taskReader returns the session that gets a status of a task: the session with the task, or else
+// the only session. Otherwise taskReader returns nil and keeps the status, since the response that
+// creates the task may not have been handled yet.
 func (r *Router) taskReader(t taskKey, status []byte) Session {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -132,7 +131,7 @@ func (r *Router) listTasks(ctx context.Context, call Call) wire.Reply {
 		return r.ownTasks(s, all[0].server, r.forward(ctx, call, all[0], call.Params, nil))
 	}
 	if _, ok := wire.Get(call.Params, "cursor"); ok {
-		return fail(wire.CodeInvalidParams, "%s: %v", call.Method, catalog.ErrCursor) // we never issue one
+		return fail(wire.CodeInvalidParams, "%s: %v", call.Method, catalog.ErrCursor) // we never issue a cursor
 	}
 	replies := make([]wire.Reply, len(all))
 	var asked sync.WaitGroup
@@ -153,8 +152,8 @@ func (r *Router) ownTasks(s Session, server string, reply wire.Reply) wire.Reply
 	})
 }
 
-// keepTasks removes the tasks from a list for which keep is false, and those that two
-// JSON readers could interpret differently.
+// keepTasks removes the tasks from a list for which keep is false, and the tasks that two JSON
+// readers could interpret differently.
 func keepTasks(reply wire.Reply, keep func(id string) bool) wire.Reply {
 	raw, ok := wire.Get(reply.Result, "tasks")
 	if !ok {
@@ -175,11 +174,11 @@ func keepTasks(reply wire.Reply, keep func(id string) bool) wire.Reply {
 	return wire.Reply{Result: result}
 }
 
-// Bounds of one upstream's list of tasks that is joined with the lists of others.
+// Bounds of an upstream's list of tasks that is joined with the lists of other upstreams.
 const (
 	maxTaskPages = 100
 	maxListed    = 10_000
-	maxTaskBytes = 4 << 20 // of all its tasks
+	maxTaskBytes = 4 << 20 // of all tasks of an upstream
 )
 
 // allTasks returns the first page of an upstream's list of tasks, but with the tasks of
@@ -222,8 +221,8 @@ func (r *Router) allTasks(ctx context.Context, call Call, c serverConn) wire.Rep
 	return fail(wire.CodeInternal, "tasks/list: upstream %q has more than %d pages of tasks", c.server, maxTaskPages)
 }
 
-// joinTasks joins several lists of tasks. It leaves out those that failed. If all have
-// failed, it returns the first error.
+// joinTasks joins several lists of tasks without the failed lists. If all have failed, joinTasks
+// returns the first error.
 func joinTasks(from []serverConn, replies []wire.Reply) wire.Reply {
 	var tasks [][]byte
 	var metas []catalog.Part
@@ -232,7 +231,7 @@ func joinTasks(from []serverConn, replies []wire.Reply) wire.Reply {
 			continue
 		}
 		raw, _ := wire.Get(reply.Result, "tasks")
-		page, _ := wire.Elements(raw) // allTasks has parsed it
+		page, _ := wire.Elements(raw) // allTasks has parsed the list
 		tasks = append(tasks, page...)
 		meta, _ := wire.Get(reply.Result, "_meta")
 		metas = append(metas, catalog.Part{Server: from[i].server, Raw: meta})

@@ -12,17 +12,17 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// Tasks of the extension (github.com/modelcontextprotocol/ext-tasks,
-// specification/draft/tasks.md) belong to no session. The id that clients see has the
-// name of the server and the server's own id sealed in it, so nothing is remembered, and
-// only the principal that has created a task reaches it.
+// Tasks of the extension (github.com/modelcontextprotocol/ext-tasks, specification/draft/tasks.md)
+// belong to no session. The id for clients has the name of the server and the server's own id
+// sealed in it, so nothing is remembered, and only the principal that has created a task reaches
+// the task.
 
-// taskLife is how long a client can use the id of a task. Servers decide when they forget
-// one; this only has to be longer.
+// taskLife is how long a client can use the id of a task. Servers decide when they forget a task;
+// taskLife only has to be longer.
 const taskLife = 10 * 365 * 24 * time.Hour
 
-// openTask returns the task that has an id of ours, and the other replica that has it, "" for
-// none; ok is false if there is no task that s can reach.
+// openTask returns the task with an id of ours, and the other replica with the task, "" for none;
+// ok is false if s can reach no task with this id.
 func (r *Router) openTask(s Session, id string) (t taskKey, home string, ok bool) {
 	state, err := r.Sealer.OpenState(TaskBinding(s.Principal()), id)
 	if err != nil || state.Kind != requeststate.Task {
@@ -32,8 +32,8 @@ func (r *Router) openTask(s Session, id string) (t taskKey, home string, ok bool
 	return taskKey{string(server), string(own)}, state.Home, ok
 }
 
-// sealTask gives a task that an upstream has made of the call the id that the client
-// sees. Other replies stay as they are.
+// sealTask gives a task that an upstream has made of the call the id for the client. Other replies
+// are returned unchanged.
 func (c *toolCall) sealTask(reply wire.Reply) wire.Reply {
 	if task, made := c.createdTask(reply); made {
 		return task
@@ -52,22 +52,21 @@ func (c *toolCall) sealTask(reply wire.Reply) wire.Reply {
 	if err != nil {
 		return fail(wire.CodeInternal, "tools/call: task of upstream %q: %v", c.server, err)
 	}
-	reply.Own = true // so that adapt leaves it as it is
+	reply.Own = true // so that adapt leaves the reply as it is
 	return reply
 }
 
 // takesTasks reports whether the caller can get a task.
 func (c *toolCall) takesTasks() bool { return c.agent && takesTasks(c.origin) }
 
-// takesTasks reports whether a request declares the extension. Only the stateless era
-// has it.
+// takesTasks reports whether a request declares the extension, which only the stateless era has.
 func takesTasks(o Origin) bool {
 	return isStateless(o) && declares(o.Client(), "extensions", protocol.ExtensionTasks)
 }
 
-// needsTask reports whether an upstream has refused a call only because the caller does
-// not declare tasks, and we can do that in its place. A client of the stateless era can
-// do it itself.
+// needsTask reports whether an upstream has refused a call only because the caller does not declare
+// tasks, and we can declare tasks in place of the caller. A client of the stateless era can declare
+// tasks itself.
 func (c *toolCall) needsTask(reply wire.Reply) bool {
 	if c.waits || !reply.Stateless || reply.Error == nil || c.agent && isStateless(c.origin) {
 		return false
@@ -83,7 +82,7 @@ func (c *toolCall) needsTask(reply wire.Reply) bool {
 	return len(all) == 1 && len(named) == 1 && named[0].Name == protocol.ExtensionTasks
 }
 
-// declareTasks returns what a client says about itself, with the extension.
+// declareTasks returns a client's description of itself, with the extension.
 func declareTasks(client []byte) []byte {
 	if declared, err := wire.Set(client, []byte("{}"), "capabilities", "extensions", protocol.ExtensionTasks); err == nil {
 		return declared
@@ -91,8 +90,8 @@ func declareTasks(client []byte) []byte {
 	return client
 }
 
-// withoutTaskExtension removes the extension from capabilities: a client of the handshake
-// era cannot use it.
+// withoutTaskExtension removes the extension from capabilities, because a client of the handshake
+// era cannot use the extension.
 func withoutTaskExtension(capabilities []byte) []byte {
 	if _, ok := wire.Get(capabilities, "extensions", protocol.ExtensionTasks); !ok {
 		return capabilities
@@ -107,8 +106,8 @@ func withoutTaskExtension(capabilities []byte) []byte {
 	return rest
 }
 
-// TasksUndeclared returns the error for a request about tasks of a client that does not
-// declare the extension.
+// TasksUndeclared returns the error for a request about tasks of a client that does not declare the
+// extension.
 func TasksUndeclared(method string) *wire.RPCError {
 	var required, extensions wire.Object
 	extensions.Raw(protocol.ExtensionTasks, []byte("{}"))
@@ -116,8 +115,8 @@ func TasksUndeclared(method string) *wire.RPCError {
 	return envelope.MissingCapability(required.Bytes(), "%s: the client does not declare the extension %s", method, protocol.ExtensionTasks)
 }
 
-// extensionTask answers a request about a task of the extension: it asks the upstream
-// that has the task.
+// extensionTask answers a request about a task of the extension by asking the upstream with the
+// task.
 func (r *Router) extensionTask(ctx context.Context, call Call) wire.Reply {
 	s := call.Origin.Session()
 	id, bad := stringParam(call, "taskId")
@@ -140,7 +139,7 @@ func (r *Router) extensionTask(ctx context.Context, call Call) wire.Reply {
 	if !known || !there {
 		return fail(wire.CodeInvalidParams, "%s: there is no such task", call.Method)
 	}
-	if err := to.Ready(ctx); err != nil { // what is known of its era may be from an earlier run
+	if err := to.Ready(ctx); err != nil { // the known era may be from an earlier run
 		r.warn(ctx, err, "request failed", "upstream", t.server, "method", call.Method)
 		return fail(wire.CodeInternal, "%s: %v", call.Method, err)
 	}
@@ -164,9 +163,8 @@ func (r *Router) extensionTask(ctx context.Context, call Call) wire.Reply {
 	return reply
 }
 
-// ownID replaces the id of a task in a result or notification, and corrects the type of a
-// result: it is no new task (specification/draft/tasks.md, "Task Polling"; its examples
-// differ).
+// ownID replaces the id of a task in a result or notification, and corrects the type of a result,
+// which is no new task (specification/draft/tasks.md, "Task Polling"; its examples differ).
 func ownID(task []byte, id string) ([]byte, error) {
 	var err error
 	if _, ok := wire.Get(task, "taskId"); ok {

@@ -8,8 +8,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// handshakeTask returns the id of the task that a reply to a call names for which its
-// result is to be waited for.
+// handshakeTask returns the id of the task in a reply to a call, if the result of the task is to be
+// waited for.
 func (c *toolCall) handshakeTask(reply wire.Reply) (id string, ok bool) {
 	if !c.viaTask || c.takesTasks() || reply.Stateless || reply.Result == nil {
 		return "", false
@@ -17,8 +17,8 @@ func (c *toolCall) handshakeTask(reply wire.Reply) (id string, ok bool) {
 	return wire.GetString(reply.Result, "task", "taskId")
 }
 
-// awaitHandshakeTask returns the result of a task of the handshake era, for a script or a
-// client that knows no such tasks. Meanwhile the upstream can ask the client, as in any call.
+// awaitHandshakeTask returns the result of a task of the handshake era, for a script or a client
+// that does not know these tasks. Meanwhile the upstream can ask the client, as in any call.
 func (c *toolCall) awaitHandshakeTask(ctx context.Context, id string) (wire.Reply, error) {
 	r, s := c.router, sessionOf(c.origin)
 	if s != nil {

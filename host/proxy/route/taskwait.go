@@ -18,7 +18,7 @@ const (
 	usualPoll   = time.Second // if the server says nothing
 	maxPoll     = 30 * time.Second
 	maxMissed   = 3                // polls in a row without an answer
-	cancelLimit = 10 * time.Second // for telling the server that nobody waits any more
+	cancelLimit = 10 * time.Second // for telling the server that no caller waits
 )
 
 var errTaskWait = fmt.Errorf("its task did not end within %v", taskWait)
@@ -32,9 +32,8 @@ type taskWaiter struct {
 	rounds   int             // of questions
 }
 
-// await returns the result of a task that an upstream has made of the call. task is what
-// the upstream answered. If there is none, nobody needs the task any more, and it is
-// cancelled.
+// await returns the result of a task that an upstream has made of the call. task is the upstream's
+// answer. Without a result, no caller needs the task, and the task is cancelled.
 func (c *toolCall) await(ctx context.Context, task []byte) (wire.Reply, error) {
 	id, ok := wire.GetString(task, "taskId")
 	if !ok {
@@ -74,11 +73,11 @@ func pollInterval(task []byte) time.Duration {
 	return min(max(time.Duration(min(ms, 1e6))*time.Millisecond, minPoll), maxPoll)
 }
 
-// outcome returns the reply of a task that has ended. If the task asks the client
-// something, it asks, and tells the upstream the answers.
+// outcome returns the reply of an ended task. If the task asks the client, outcome asks the client,
+// and tells the upstream the answers.
 func (w *taskWaiter) outcome(ctx context.Context, task []byte) (reply wire.Reply, ended bool, err error) {
 	status, _ := wire.GetString(task, "status")
-	if err := wire.ExtensionTaskShape.Check(task); err != nil { // its result goes to the caller
+	if err := wire.ExtensionTaskShape.Check(task); err != nil { // the result of the task goes to the caller
 		return wire.Reply{}, true, fmt.Errorf("upstream %q: the task of this call: %w", w.call.server, err)
 	}
 	switch protocol.TaskStatus(status) {
@@ -100,7 +99,7 @@ func (w *taskWaiter) outcome(ctx context.Context, task []byte) (reply wire.Reply
 	return wire.Reply{}, true, fmt.Errorf("upstream %q: the task of this call has status %.64q, but no outcome of it", w.call.server, status)
 }
 
-// answer asks the client what the task asks and has not asked before.
+// answer asks the client the new questions of the task.
 func (w *taskWaiter) answer(ctx context.Context, task []byte) error {
 	raw, _ := wire.Get(task, "inputRequests")
 	all, ok := wire.Members(raw)
@@ -143,7 +142,7 @@ func (w *taskWaiter) answer(ctx context.Context, task []byte) error {
 	return err
 }
 
-// poll returns the task as it is now. The upstream may have to start again meanwhile.
+// poll returns the current task. The upstream may have to start again meanwhile.
 func (w *taskWaiter) poll(ctx context.Context) (task []byte, err error) {
 	for range maxMissed {
 		params := w.params()
@@ -169,8 +168,8 @@ func (w *taskWaiter) params() *wire.Object {
 	return params
 }
 
-// request makes a request about the task. Only tasks/cancel is sent when the client has no
-// rights any more.
+// request makes a request about the task. If the client no longer has rights, only tasks/cancel is
+// sent.
 func (w *taskWaiter) request(ctx context.Context, method string, params []byte) (wire.Reply, error) {
 	c := w.call
 	to, ok := c.router.to(sessionOf(c.origin), c.server)
@@ -187,8 +186,8 @@ func (w *taskWaiter) request(ctx context.Context, method string, params []byte) 
 	return reply, c.unattended(err)
 }
 
-// unattended returns the error of a request about a task that the call has created. That such a
-// request was not permitted does not mean that the call was not made.
+// unattended returns the error of a request about a task that the call has created. A forbidden
+// request about the task does not mean that the call was not made.
 func (c *toolCall) unattended(err error) error {
 	if errors.Is(err, errNoRights) {
 		return fmt.Errorf("upstream %q: the task of this call is not waited for: %w", c.server, errNoRights)
@@ -196,7 +195,7 @@ func (c *toolCall) unattended(err error) error {
 	return err
 }
 
-// abandon tells the upstream that nobody needs the task any more, without waiting.
+// abandon tells the upstream that no caller needs the task now, without waiting.
 func (w *taskWaiter) abandon() {
 	r := w.call.router
 	r.inBackground(func() {

@@ -9,7 +9,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// Delays before a task is listened to again whose subscription has ended.
+// Delays before a task with an ended subscription is listened to again.
 const (
 	firstWatchDelay = 250 * time.Millisecond
 	maxWatchDelay   = 30 * time.Second
@@ -24,10 +24,10 @@ type watchKey struct {
 // watcher is a session that wants notifications about a task.
 type watcher struct {
 	session Session
-	id      string // of the task, as the client knows it
+	id      string // of the task, as known to the client
 }
 
-// taskWatch is the subscription to a task at its upstream.
+// taskWatch is the subscription to a task at the upstream.
 type taskWatch struct {
 	cancel   context.CancelFunc
 	watchers map[watcher]int // counts WatchTask; guarded by Router.mu
@@ -35,10 +35,9 @@ type taskWatch struct {
 	agreed   bool            // set before decided is closed
 }
 
-// WatchTask passes notifications about a task to a session from now on, until stop is
-// called. id is that of the task as the client knows it, and it is in the notifications.
-// ok is false if there is no such task, its upstream does not announce its changes, or ctx
-// ends before that is known.
+// WatchTask passes notifications about a task to a session from now on, until stop is called. id is
+// the id of the task known to the client, and is in the notifications. ok is false if the task is
+// unknown, the upstream does not announce changes of the task, or ctx ends before.
 func (r *Router) WatchTask(ctx context.Context, s Session, id string) (stop func(), ok bool) {
 	t, home, known := r.openTask(s, id)
 	switch {
@@ -75,7 +74,7 @@ func (r *Router) WatchTask(ctx context.Context, s Session, id string) (stop func
 	return nil, false
 }
 
-// isStateless reports whether an upstream is of the stateless era. It waits for the first
+// isStateless reports whether an upstream is of the stateless era, after waiting for the first
 // handshake.
 func (c serverConn) isStateless(ctx context.Context) bool {
 	if _, ok := c.Server(); !ok {
@@ -99,8 +98,8 @@ func (c serverConn) era() (known bool, era protocol.Era) {
 	return true, revision.Era()
 }
 
-// addWatcher adds a watcher of a task, and begins to listen to the task for the first
-// one, with watch. It returns nil if the router is closed.
+// addWatcher adds a watcher of a task, and for the first watcher begins to listen to the task, with
+// watch. The result is nil if the router is closed.
 func (r *Router) addWatcher(key watchKey, who watcher, watch func(ctx context.Context, w *taskWatch)) *taskWatch {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -135,7 +134,7 @@ func (r *Router) removeWatcher(key watchKey, w *taskWatch, who watcher) {
 	}
 }
 
-// watch listens to a task until ctx ends. It gives up if the upstream refuses.
+// watch listens to a task until ctx ends or the upstream refuses.
 func (r *Router) watch(ctx context.Context, key watchKey, to serverConn, w *taskWatch) {
 	var params, filter wire.Object
 	filter.Raw("taskIds", wire.Array([][]byte{wire.Quote(key.id)}))
@@ -176,8 +175,8 @@ func (r *Router) watch(ctx context.Context, key watchKey, to serverConn, w *task
 	}
 }
 
-// watchers is the wire.Permit of requests on behalf of those who watch a task: they are sent
-// as long as the token of one of them is accepted.
+// watchers is the wire.Permit of requests on behalf of the watchers of a task: the requests are
+// sent as long as the token of a watcher is accepted.
 type watchers struct {
 	router *Router
 	key    watchKey
@@ -193,8 +192,7 @@ func (w watchers) Permitted() error {
 	return errNoRights
 }
 
-// catchUp tells the watchers of a task its status, since notifications may have been
-// missed.
+// catchUp tells the watchers of a task the status, since notifications may have been missed.
 func (r *Router) catchUp(ctx context.Context, key watchKey, to serverConn) {
 	var params wire.Object
 	params.Text("taskId", key.id)
@@ -210,8 +208,8 @@ func (r *Router) catchUp(ctx context.Context, key watchKey, to serverConn) {
 	}
 }
 
-// taskChanged delivers a notification about a task to the sessions that watch it, and to
-// no other.
+// taskChanged delivers a notification about a task to the sessions that watch the task, and to no
+// other sessions.
 func (p Peer) taskChanged(m wire.Inbound) {
 	id, _ := wire.GetString(m.Params, "taskId")
 	p.router.tellWatchers(watchKey{p.conn, id}, m.Params)
@@ -229,7 +227,7 @@ func (r *Router) tellWatchers(key watchKey, task []byte) {
 	}
 }
 
-// watchersOf returns those who watch a task.
+// watchersOf returns the watchers of a task.
 func (r *Router) watchersOf(key watchKey) (all []watcher) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
 )
 
-// CallTool answers a call of a tool that agents see. A name that is not in
-// the catalog is looked up again once all upstreams have started.
+// CallTool answers a call of a tool that agents see. A name missing in the catalog is looked up
+// again once all upstreams have started.
 func (r *Router) CallTool(ctx context.Context, call Call) wire.Reply {
 	name, task, bad := calledTool(call)
 	if bad != nil {
@@ -41,7 +41,7 @@ func (r *Router) CallTool(ctx context.Context, call Call) wire.Reply {
 			return wire.Reply{Result: ErrorResult(f.Error()), Denied: f}
 		}
 		why, sure := r.ownerUnavailable(call, name)
-		if sure { // the tool probably exists: its failure is not a protocol error
+		if sure { // the tool probably exists: the failure is not a protocol error
 			return wire.Reply{Result: ErrorResult(fmt.Sprintf("tool %q cannot be called: %s", name, why))}
 		}
 		return wire.Reply{Error: r.unknown(call, "tool", name, wire.Tools, why).Raw()}
@@ -79,8 +79,7 @@ func noTask(tool string) wire.Reply {
 // toolParams are the members of the params of tools/call that calledTool reads.
 var toolParams = []string{"_meta", "name", "arguments", "task"}
 
-// calledTool returns the name of the tool that a request calls, and whether the call
-// is to become a task.
+// calledTool returns the name of the tool in a request, and whether the call is to become a task.
 func calledTool(call Call) (name string, task bool, bad *wire.RPCError) {
 	var found [4][]byte
 	wire.Pick(call.Params, toolParams, found[:])
@@ -91,8 +90,8 @@ func calledTool(call Call) (name string, task bool, bad *wire.RPCError) {
 	return name, found[3] != nil, bad
 }
 
-// forRevision removes from a result of our own what the request's revision does not
-// have. The text content says the same.
+// forRevision removes the members from a result of our own that the request's revision does not
+// have. The text content has the same information.
 func forRevision(call Call, reply wire.Reply) wire.Reply {
 	if reply.Result == nil || call.Origin.Revision().Has(protocol.StructuredContent) {
 		return reply
@@ -103,9 +102,9 @@ func forRevision(call Call, reply wire.Reply) wire.Reply {
 	return reply
 }
 
-// unknown returns the error for an unknown name of a tool or prompt. It is a protocol
-// error, not a tool's (revision 2025-11-25, server/tools and server/prompts, "Error
-// Handling"). why is an explanation, "" for none.
+// unknown returns the error for an unknown name of a tool or prompt: a protocol error, not a tool's
+// (revision 2025-11-25, server/tools and server/prompts, "Error Handling"). why is an explanation,
+// "" for none.
 func (r *Router) unknown(call Call, noun, name string, surface wire.Surface, why string) *wire.RPCError {
 	scope, hint := r.scope(call.Origin.Session()), ""
 	if surface == wire.Tools {
@@ -124,7 +123,7 @@ func (r *Router) unknown(call Call, noun, name string, surface wire.Surface, why
 	return wire.Errorf(wire.CodeInvalidParams, "unknown %s: %s%s", noun, name, hint)
 }
 
-// ownerUnavailable is Availability.OwnerUnavailable, if that is set.
+// ownerUnavailable is Availability.OwnerUnavailable, if set.
 func (r *Router) ownerUnavailable(call Call, name string) (why string, sure bool) {
 	if r.Availability == nil {
 		return "", false
@@ -132,9 +131,9 @@ func (r *Router) ownerUnavailable(call Call, name string) (why string, sure bool
 	return r.Availability.OwnerUnavailable(call.Origin.Session(), name)
 }
 
-// Ready waits until an upstream has started and listed its tools. If each session has
-// its own instance of the upstream, it is the one of origin's session. The error says
-// why the upstream is down, or is the cause of ctx.
+// Ready waits until an upstream has started and listed the tools. If each session has an own
+// instance of the upstream, Ready waits for the instance of origin's session. The error is the
+// reason why the upstream is down, or the cause of ctx.
 func (r *Router) Ready(ctx context.Context, origin Origin, server string) error {
 	up, ok := r.to(sessionOf(origin), server)
 	if !ok {
@@ -143,49 +142,48 @@ func (r *Router) Ready(ctx context.Context, origin Origin, server string) error 
 	return up.Ready(ctx)
 }
 
-// ScriptCall is a call that a script makes.
+// ScriptCall is a call of a script.
 type ScriptCall struct {
 	Server, Tool string // real names
-	// Params is the params object of tools/call. CallUpstream replaces the name in it, and
-	// the connection its progress token.
+	// Params is the params object of tools/call. CallUpstream replaces the name in the object, and
+	// the connection replaces the progress token.
 	Params   []byte
 	Progress func([]byte) // as in Call; may be nil
 
-	Script string          // the saved tool or eval_starlark that calls
-	Run    string          // id of its run
-	Called *policy.History // what the run, with all runs of saved tools in it, has called; may be nil
-	// Approved says that a person has allowed the call, if that was asked for.
+	Script string          // the calling saved tool or eval_starlark
+	Run    string          // id of the run of Script
+	Called *policy.History // the calls of the run, with all runs of saved tools in it; may be nil
+	// Approved reports that a person has allowed the call, if approval was asked for.
 	Approved bool
-	// Version, if set, returns the policy.Request.Version of the saved tool as it is now. It
-	// is only asked if there is something to decide. The call must not go on with another
-	// one than the last that it has returned.
+	// Version, if set, returns the current policy.Request.Version of the saved tool. Version is
+	// only called if there is something to decide. The call must not go on with another version
+	// than the last result.
 	Version func() string
-	// Decided, if set, is called before the reply is returned, unless there is no Gate. It
-	// gets what the Gate has decided.
+	// Decided, if set, is called with the decision of the Gate before the reply is returned, unless
+	// Gate is nil.
 	Decided func(policy.Decision)
-	// Pause, if set, is called when a person is asked about the call, and goOn after that.
+	// Pause, if set, is called when a person is asked about the call, and goOn after the answer.
 	// The time between does not count for the caller.
 	Pause func() (goOn func())
-	// Before, if set, is called when the call is permitted and is about to be sent. It may
-	// wait. After an error, which is that of the call, it is not sent.
+	// Before, if set, is called when the call is permitted and is about to be sent. Before may
+	// wait. After an error, which becomes the error of the call, the call is not sent.
 	Before func(ctx context.Context) error
-	// Permit, if set, is asked just before the request is written, and again for each
-	// repetition. It does not block. After an error, which is that of the call, the request is
+	// Permit, if set, is called just before the request is written, and again for each repetition.
+	// Permit does not block. After an error, which becomes the error of the call, the request is
 	// not written.
 	Permit func() error
-	// Compute, if set, does work that is not done for a server: finding the answer of a mock.
-	// It costs the fuel of the run; see tools.Spend. The error is that of work.
+	// Compute, if set, does work that is not done for a server: finding the answer of a mock. The
+	// work costs the fuel of the run; see tools.Spend. The error is from work.
 	Compute func(work func(tools.Spend) error) error
 }
 
-// caller returns who makes the call, without its origin.
+// caller returns the caller without the origin of the call.
 func (c *ScriptCall) caller() policy.Caller {
 	return policy.Caller{Script: c.Script, Run: c.Run, RunCalls: c.Called}
 }
 
-// Pass decides whether a script may call a saved tool. It waits for the approval of a
-// person if that is asked for. The error says why the tool may not be called, or is the
-// cause of ctx.
+// Pass decides whether a script may call a saved tool, and waits for the approval of a person if
+// required. The error is the reason why the tool may not be called, or the cause of ctx.
 func (r *Router) Pass(ctx context.Context, o Origin, call ScriptCall) error {
 	if !r.gates() && !RightsOf(sessionOf(o)).Narrows() {
 		return nil
@@ -204,14 +202,14 @@ func (r *Router) Pass(ctx context.Context, o Origin, call ScriptCall) error {
 	return err
 }
 
-// CallUpstream calls a tool of an upstream for a script that runs on behalf of origin. A
-// tool that can only be called as a task of the handshake era is called as one, and its
-// result waited for.
+// CallUpstream calls a tool of an upstream for a script that runs on behalf of origin. A tool that
+// can only be called as a task of the handshake era is called as a task, and CallUpstream waits for
+// the result.
 //
-// If there is no response, the reply is an isError result that says why, since the
-// failure of one upstream is the failure of a tool. A response that cannot be used is a
-// JSON-RPC error. Whether the tool may be called is checked when the request is
-// written, however late that is. If it may not, Reply.Denied is set.
+// Without a response, the reply is an isError result with the reason, since the failure of an
+// upstream is the failure of a tool. A response that cannot be used is a JSON-RPC error. The right
+// to call the tool is checked when the request is written, however late. For a call without this
+// right, Reply.Denied is set.
 func (r *Router) CallUpstream(ctx context.Context, origin Origin, call ScriptCall) wire.Reply {
 	_, task := wire.Get(call.Params, "task")
 	made := Call{Method: protocol.MethodToolsCall, Origin: origin, Params: call.Params, Progress: call.Progress}

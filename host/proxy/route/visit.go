@@ -13,22 +13,21 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// An elicitation of mode "url" sends the user to a page. An answer with the action
-// "accept" only says that the user goes there. In the handshake era the server may
-// announce the end of the visit, with notifications/elicitation/complete. In the stateless
-// era the client finds out when it repeats its request.
+// An elicitation of mode "url" sends the user to a page. An answer with the action "accept" only
+// means that the user goes to the page. In the handshake era the server may announce the end of the
+// visit, with notifications/elicitation/complete. In the stateless era the client learns of the end
+// by repeating the request.
 
-// visitWait is how long a repeated request waits for the announcement that the visits are
-// over, if the server still wants them. Clients wait about a minute for an answer.
+// visitWait is how long a repeated request waits for the announcement of the end of visits, if the
+// server still wants them. Clients wait about a minute for an answer.
 const visitWait = 30 * time.Second
 
-// noteElicitation remembers the session of an elicitation that ends outside of the
-// protocol.
+// noteElicitation remembers the session of an elicitation that ends outside of the protocol.
 func (r *Router) noteElicitation(s Session, e elicitation) {
 	r.with(s, func(c *client) { keep(&c.elicitations, e, e.id, false) })
 }
 
-// noteElicitations remembers the elicitations that an error asks for.
+// noteElicitations remembers the elicitations requested by an error.
 func (r *Router) noteElicitations(o Origin, server string, reply wire.Reply) {
 	if o == nil || !asksForVisits(reply) {
 		return
@@ -41,21 +40,21 @@ func (r *Router) noteElicitations(o Origin, server string, reply wire.Reply) {
 	}
 }
 
-// asksForVisits reports whether a reply is the error of the handshake era that asks the
-// user to visit pages.
+// asksForVisits reports whether a reply is the error of the handshake era for pages that the user
+// must visit.
 func asksForVisits(reply wire.Reply) bool {
 	return reply.Error != nil && wire.ParseError(reply.Error).Code == protocol.CodeURLElicitationRequired
 }
 
-// visitsOf returns the first elicitations in an error, at most as many as most, and none if it
-// has no array of them. more says that there are others.
+// visitsOf returns the first elicitations in an error, at most as many as most, and none if the
+// error has no array of elicitations. more reports that the error has further elicitations.
 func visitsOf(bad *wire.RPCError, most int) (all [][]byte, more bool) {
 	raw, _ := wire.Get(bad.Data, "elicitations")
 	all, more, _ = wire.FirstElements(raw, most)
 	return all, more
 }
 
-// elicited delivers the end of an elicitation of mode "url" to its session.
+// elicited delivers the end of an elicitation of mode "url" to the session.
 func (p Peer) elicited(m wire.Inbound) {
 	id, _ := wire.GetString(m.Params, "elicitationId")
 	e := elicitation{p.conn.server, id}
@@ -87,8 +86,8 @@ func (c *client) tellVisited() {
 	}
 }
 
-// askForVisit turns the error of the handshake era that asks the user to visit pages into
-// a result that does so. No call waits for the visit: the client repeats the request.
+// askForVisit turns the error of the handshake era for pages that the user must visit into a result
+// with these elicitations. No call waits for the visit: the client repeats the request.
 func (r *Router) askForVisit(call Call, bad *wire.RPCError) wire.Reply {
 	all, more := visitsOf(bad, maxQuestions)
 	switch {
@@ -121,7 +120,7 @@ func (r *Router) askForVisit(call Call, bad *wire.RPCError) wire.Reply {
 	return r.sealReply(call, wire.Reply{Result: result.Bytes()}, requeststate.Visit, wire.Marshal(ids))
 }
 
-// refuses reports whether one of the answers says that the user does not visit a page.
+// refuses reports whether an answer means that the user does not visit a page.
 func refuses(responses []byte) bool {
 	return hasAction(responses, func(action string) bool { return action != "accept" })
 }
@@ -134,8 +133,8 @@ func hasAction(responses []byte, is func(action string) bool) bool {
 	})
 }
 
-// notVisited returns the reply to a request whose server insists on a visit that the user
-// has refused. To ask again would be of no use.
+// notVisited returns the reply to a request whose server insists on a visit refused by the user.
+// Asking again would be of no use.
 func notVisited(call Call, bad *wire.RPCError) wire.Reply {
 	text := fmt.Sprintf("the server needs the user to visit a page first, and the user has not agreed: %s", bad.Message)
 	if call.Method == protocol.MethodToolsCall {
@@ -144,9 +143,9 @@ func notVisited(call Call, bad *wire.RPCError) wire.Reply {
 	return fail(wire.CodeInternal, "%s: %s", call.Method, text)
 }
 
-// awaitVisits reports whether a request is to be made again, because the server asked for
-// visits that are over now. The user has agreed to them, but may have to log in before
-// they end. A client that repeats its request at once would give up too early.
+// awaitVisits reports whether a request is to be made again, because the server asked for visits
+// that are over now. The user has agreed to the visits, but may have to log in before their end. A
+// client that repeats the request at once would give up too early.
 func (r *Router) awaitVisits(ctx context.Context, call Call, reply wire.Reply) bool {
 	if call.visits == "" || !asksForVisits(reply) || refuses(call.inputs.Responses) ||
 		!hasAction(call.inputs.Responses, func(action string) bool { return action == "accept" }) {
@@ -169,8 +168,8 @@ func (r *Router) awaitVisits(ctx context.Context, call Call, reply wire.Reply) b
 	}
 }
 
-// visited reports whether all elicitations with ids have ended, and returns a channel that
-// is closed when one does. If the session has ended, they are over.
+// visited reports whether all elicitations with ids have ended, and returns a channel that is
+// closed when an elicitation ends. For an ended session, over is true.
 func (r *Router) visited(s Session, ids string) (over bool, changed <-chan struct{}) {
 	raw, _ := wire.Elements([]byte(ids))
 	over = true
@@ -191,8 +190,8 @@ func (r *Router) visited(s Session, ids string) (over bool, changed <-chan struc
 	return over, changed
 }
 
-// page is a page that a client of the handshake era has sent its user to, because an
-// upstream of the stateless era wants that.
+// page is a page to which a client of the handshake era has sent the user for an upstream of the
+// stateless era.
 type page struct {
 	id     string // of the elicitation, which we have made
 	params string // from the upstream
@@ -200,7 +199,7 @@ type page struct {
 	since  time.Time
 }
 
-// pages are those that the user of one call has agreed to visit.
+// pages are the pages that the user has agreed to visit for a call.
 type pages []page
 
 // size returns how many bytes their answers have.
@@ -211,7 +210,7 @@ func (all pages) size() (n int64) {
 	return n
 }
 
-// find returns the page that a request wants to be visited.
+// find returns the page to visit in a request.
 func (all pages) find(request []byte) (page, bool) {
 	params, isVisit := visitParams(request)
 	i := slices.IndexFunc(all, func(p page) bool { return isVisit && p.params == string(params) })
@@ -221,7 +220,7 @@ func (all pages) find(request []byte) (page, bool) {
 	return all[i], true
 }
 
-// leave removes the pages that a reply does not want any more, and returns their ids.
+// leave removes the pages that a reply no longer wants, and returns their ids.
 func (all *pages) leave(reply wire.Reply) (ids []string) {
 	wanted := map[string]bool{}
 	if asks(reply) {

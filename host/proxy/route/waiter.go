@@ -7,21 +7,21 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// waiter is what waits for an approval. Its caller hears of it by progress, before that of
-// the tool itself.
+// waiter is a request that waits for an approval. The caller hears of the wait by progress, before
+// the progress of the tool itself.
 type waiter struct {
-	progress func(params []byte) // of the caller; nil if it does not want progress
-	// pause stops the clocks of the caller while a person decides; nil: there are none.
+	progress func(params []byte) // of the caller; nil if the caller does not want progress
+	// pause stops the clocks of the caller while a person decides; nil: no clocks.
 	pause func() (goOn func())
 
 	mu   sync.Mutex // held while sending, to keep the values in order
 	last float64
-	// passed says that the progress of the tool itself has exceeded ours.
+	// passed reports that the progress of the tool itself has exceeded ours.
 	passed bool
 }
 
-// progressStep is by how much progress increases while a request waits. It is so small that
-// the progress of the tool itself is an increase as a rule.
+// progressStep is the increase of progress while a request waits, so small that the progress of the
+// tool itself is an increase as a rule.
 const progressStep = 1e-9
 
 // tell returns the function of Asking.Progress.
@@ -41,9 +41,8 @@ func (w *waiter) tell() func(message string) {
 	}
 }
 
-// after returns the function for the progress of the tool: values that are not larger than
-// those that the caller got before are raised, as the protocol requires (MCP 2025-11-25,
-// basic/utilities/progress).
+// after returns the function for the progress of the tool: values not larger than the last value
+// for the caller are raised, as the protocol requires (MCP 2025-11-25, basic/utilities/progress).
 func (w *waiter) after(progress func(params []byte)) func(params []byte) {
 	if w.last == 0 || progress == nil {
 		return progress

@@ -8,12 +8,12 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/protocol"
 )
 
-// recordedPoll is how often the journal is read for a task that is watched and goes on in
-// another process.
+// recordedPoll is how often the journal is read for a watched task that goes on in another process.
 const recordedPoll = 2 * time.Second
 
-// watchElsewhere is WatchTask for a task of another replica, home. run is that of a task of ours,
-// "" for a task of a server. If the replica ends, the records say how a run goes on.
+// watchElsewhere is WatchTask for a task of another replica, home. run is the run of a task of
+// ours, "" for a task of a server. If the replica ends, the further course of a run is in the
+// records.
 func (r *Router) watchElsewhere(ctx context.Context, s Session, home, run, id string) (stop func(), ok bool) {
 	unwatch, ended, ok := r.Replicas.WatchTask(ctx, home, s, id, func(task []byte) {
 		s.Notify(protocol.NotificationTask, task)
@@ -38,8 +38,8 @@ func (r *Router) watchElsewhere(ctx context.Context, s Session, home, run, id st
 	return cancel, true
 }
 
-// watchRecorded is WatchTask for a task of ours that runs in another process. Nobody announces
-// its changes, so the journal is asked.
+// watchRecorded is WatchTask for a task of ours that runs in another process. Changes are not
+// announced, so the journal is asked.
 func (r *Router) watchRecorded(ctx context.Context, s Session, run, id string) (stop func(), ok bool) {
 	t, err := r.findRunTask(ctx, s, run)
 	if err != nil {
@@ -51,13 +51,13 @@ func (r *Router) watchRecorded(ctx context.Context, s Session, run, id string) (
 	return cancel, true
 }
 
-// followRecorded tells a session each change of a task of ours, until the task has ended, or ctx
-// ends. seen is the task as it was last, nil if that is not known.
+// followRecorded tells a session each change of a task of ours, until the task or ctx has ended.
+// seen is the last known task, nil for none.
 func (r *Router) followRecorded(ctx context.Context, s Session, run, id string, seen []byte) {
 	for ctx.Err() == nil {
 		t, err := r.findRunTask(ctx, s, run)
 		if errors.Is(err, ErrNoRun) {
-			return // the client finds that out with tasks/get
+			return // the client finds the error with tasks/get
 		}
 		if err == nil {
 			now := t.describe("", id)
@@ -73,7 +73,7 @@ func (r *Router) followRecorded(ctx context.Context, s Session, run, id string, 
 	}
 }
 
-// hasEnded reports whether the task will not change any more.
+// hasEnded reports whether the task will not change again.
 func (t *runTask) hasEnded() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
