@@ -12,18 +12,18 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// crowd is a session whose requests come from several clients.
+// crowd is a session with requests of several clients.
 type crowd struct{ *fakeSession }
 
 func (c *crowd) Session() Session  { return c }
 func (c *crowd) ManyClients() bool { return true }
 
-// crowdRequest is a request of one of them. Its client is asked with its id.
+// crowdRequest is a request of a client of a crowd. The client is asked with the id.
 type crowdRequest struct {
 	*fakeRequest
 	of       Session
 	standing Standing
-	asked    func(ctx context.Context) (wire.Reply, error) // nil: it answers
+	asked    func(ctx context.Context) (wire.Reply, error) // nil: the client answers
 }
 
 func (r *crowdRequest) Session() Session   { return r.of }
@@ -66,7 +66,7 @@ func (f *inFlight) await(ctx context.Context, decided func([]any) bool) []any {
 	return f.calls
 }
 
-// people are clients with the same token, or without one.
+// people are clients with the same token, or without a token.
 func people(t *testing.T, token string) (g *rig, s *crowd, request func(id string, standing Standing) *crowdRequest) {
 	g = newRig(t, "a")
 	s = &crowd{&fakeSession{name: token, params: `{"capabilities":{"roots":{}}}`, old: stateless}}
@@ -76,18 +76,18 @@ func people(t *testing.T, token string) (g *rig, s *crowd, request func(id strin
 	}
 }
 
-// TestQuestionAmongCalls checks which of several calls in flight a question goes to, when
-// the calls are of clients with the same token, without one, or of the one on stdio, and
-// how long that takes.
+// TestQuestionAmongCalls checks which of several calls in flight gets a question, when the calls
+// are of clients with the same token, without a token, or of the client on stdio, and how long the
+// decision takes.
 func TestQuestionAmongCalls(t *testing.T) {
 	const nobody = ""
 	for _, tt := range []struct {
 		name  string
 		calls string // ids; the first letter is the Standing: o, p or c
 		ends  string // the call that ends after 300 ms
-		// who is asked: with a token, without one, on stdio
+		// who is asked: with a token, without a token, on stdio
 		token, anonymous, stdio string
-		waits                   time.Duration // with a token; without one it can be longer
+		waits                   time.Duration // with a token; without a token the wait can be longer
 	}{
 		{"one call", "o1", "", "o1", "o1", "o1", 0},
 		{"a parked one, and another", "p1 o2", "", "o2", nobody, "o2", 0},
@@ -138,8 +138,8 @@ func TestQuestionAmongCalls(t *testing.T) {
 	}
 }
 
-// TestQuestionNeverChangesPrincipal checks that a question does not wait for the end of
-// other principals' calls, and goes to none of them.
+// TestQuestionNeverChangesPrincipal checks that a question does not wait for the end of other
+// principals' calls, and goes to none of them.
 func TestQuestionNeverChangesPrincipal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, s, request := people(t, "token")
@@ -158,9 +158,8 @@ func TestQuestionNeverChangesPrincipal(t *testing.T) {
 	})
 }
 
-// TestQuestionOfAnsweredCall checks that a question that went to a call which is answered
-// before the client has answered goes to another one, and that the question of a call that
-// was cancelled does not.
+// TestQuestionOfAnsweredCall checks that a question for a call which is answered before the client
+// has answered goes to another call, and that the question of a cancelled call does not.
 func TestQuestionOfAnsweredCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, s, request := people(t, "token")
@@ -190,8 +189,8 @@ func TestQuestionOfAnsweredCall(t *testing.T) {
 	})
 }
 
-// TestQuestionOfScript checks that the calls of one script are those of one request, and
-// that the client is asked for one that declares what the question needs.
+// TestQuestionOfScript checks that the calls of a script count as calls of a single request, and
+// that the client is asked for a call that declares the capability for the question.
 func TestQuestionOfScript(t *testing.T) {
 	g, s, request := people(t, "")
 	x := request("x", Open)
@@ -210,8 +209,8 @@ func TestQuestionOfScript(t *testing.T) {
 	}
 }
 
-// TestNotificationAmongCalls checks that what may belong to a request of one client
-// reaches no request of another, although both have the same session.
+// TestNotificationAmongCalls checks that a message for a request of a client reaches no request of
+// another client of the same session.
 func TestNotificationAmongCalls(t *testing.T) {
 	g, s, request := people(t, "token")
 	x, y, parked := request("x", Open), request("y", Open), request("parked", Parked)
@@ -228,8 +227,7 @@ func TestNotificationAmongCalls(t *testing.T) {
 	want(t, "without a token", s.heard(), `x: notifications/message {"level":"info","logger":"a"}`)
 }
 
-// TestQuestionOfEndedRun checks that a question which ends the wrong run goes on to the
-// call that it belongs to.
+// TestQuestionOfEndedRun checks that a question which ends the wrong run goes on to the right call.
 func TestQuestionOfEndedRun(t *testing.T) {
 	g := newRig(t, "a")
 	s := g.session("s", `{"roots":{}}`)
@@ -247,7 +245,7 @@ func TestQuestionOfEndedRun(t *testing.T) {
 	}
 }
 
-// endedRun is a call of a script whose run ends when it asks.
+// endedRun is a call of a script whose run ends with a question.
 type endedRun struct{ *fakeRequest }
 
 func (c *endedRun) Unwrap() Origin { return c.fakeRequest }

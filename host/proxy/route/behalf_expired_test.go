@@ -10,9 +10,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// TestExpiredWhileATaskIsAwaited checks that a server gets nothing but tasks/cancel for a call
-// that waits for its task when the token of the client has expired, and that the call does not
-// count as one that was not made.
+// TestExpiredWhileATaskIsAwaited checks that a server gets nothing but tasks/cancel for a call that
+// waits for a task when the token of the client has expired, and that the call does not count as a
+// call that was not made.
 func TestExpiredWhileATaskIsAwaited(t *testing.T) {
 	const legacy = `{"task":{"taskId":"own","status":"working"}}`
 	for _, test := range []struct {
@@ -66,8 +66,8 @@ func TestExpiredWhileATaskIsAwaited(t *testing.T) {
 	}
 }
 
-// TestExpiredClientsAreSilent checks that what a client has begun, and that goes on without its
-// requests, sends nothing to servers when the token of the client has expired.
+// TestExpiredClientsAreSilent checks that tasks and watches of a client, which go on without
+// requests, send nothing to servers when the token of the client has expired.
 func TestExpiredClientsAreSilent(t *testing.T) {
 	t.Run("requests about a task", func(t *testing.T) {
 		g, up, s := taskRig(t, stateless, tasksDeclared)

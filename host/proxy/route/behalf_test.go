@@ -8,7 +8,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// statelessRequest is a request that says everything about itself.
+// statelessRequest is a request with a full description of the client.
 type statelessRequest struct {
 	*fakeRequest
 	client, level string
@@ -18,8 +18,8 @@ func (r *statelessRequest) Revision() protocol.Revision { return protocol.Statel
 func (r *statelessRequest) Client() []byte              { return []byte(r.client) }
 func (r *statelessRequest) LogLevel() string            { return r.level }
 
-// TestOnBehalf checks that each request to an upstream says which client it is made for:
-// that of the request, not of another one of the same session.
+// TestOnBehalf checks that each request to an upstream names the right client: the client of the
+// request, not of another request of the same session.
 func TestOnBehalf(t *testing.T) {
 	g := newRig(t, "a")
 	g.lists("a", wire.Tools, "t")

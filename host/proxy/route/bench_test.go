@@ -7,7 +7,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// BenchmarkCallTool measures what the router adds to a proxied call.
+// BenchmarkCallTool measures the time that the router adds to a proxied call.
 func BenchmarkCallTool(b *testing.B) {
 	g := newRig(b, "a")
 	g.lists("a", wire.Tools, "echo")

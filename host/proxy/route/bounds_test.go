@@ -12,7 +12,8 @@ import (
 )
 
 // TestQuestionsOfATaskAreBounded checks that a task of the handshake era has a limited number of
-// questions open, for a limited time, that the server is told so, and that an answer makes room.
+// open questions, for a limited time, that the server is told about the limit, and that an answer
+// makes room.
 func TestQuestionsOfATaskAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, up, s := bridgedRig(t, required, takesAll)
@@ -60,8 +61,8 @@ func TestQuestionsOfATaskAreBounded(t *testing.T) {
 }
 
 // TestResultOfATaskIsAwaitedForAnHour checks that the wait for the result of a task of the
-// handshake era ends: for a call that needs it, and in the background for what the task asks,
-// where it can begin again.
+// handshake era ends: for a call that needs the result, and in the background for the questions of
+// the task, where the wait can begin again.
 func TestResultOfATaskIsAwaitedForAnHour(t *testing.T) {
 	waits := func(causes chan<- error) func(ctx context.Context, _ wire.Call) (wire.Reply, error) {
 		return func(ctx context.Context, _ wire.Call) (wire.Reply, error) {
@@ -99,7 +100,7 @@ func TestResultOfATaskIsAwaitedForAnHour(t *testing.T) {
 			for range 2 {
 				up.sent()
 				start := time.Now()
-				for range 3 { // they share one request
+				for range 3 { // all three share a request
 					g.ask(s, "tasks/get", `{"taskId":"`+id+`"}`)
 				}
 				if n := strings.Count(strings.Join(up.sent(), "\n"), "tasks/result"); n != 1 {
@@ -115,8 +116,8 @@ func TestResultOfATaskIsAwaitedForAnHour(t *testing.T) {
 	})
 }
 
-// TestBridgedTasksAreBounded checks what a client hears when so many tasks wait for answers that
-// no other can be remembered, and that the next one that does not wait makes room.
+// TestBridgedTasksAreBounded checks the error for a client when too many tasks wait for answers and
+// another task cannot be remembered, and that a task that no longer waits makes room.
 func TestBridgedTasksAreBounded(t *testing.T) {
 	g, _, s := bridgedRig(t, optional, takesAll)
 	id := g.bridge(s)
@@ -141,11 +142,11 @@ func TestBridgedTasksAreBounded(t *testing.T) {
 	}
 }
 
-// TestRunningTasksAreBounded checks that no calls become tasks while too many tasks of runs go
-// on, of one principal or of all: the client waits for the result instead. When one has ended,
-// calls become tasks again.
+// TestRunningTasksAreBounded checks that no calls become tasks while too many tasks of runs go on,
+// of a principal or of all: the client waits for the result instead. When a task has ended, calls
+// become tasks again.
 func TestRunningTasksAreBounded(t *testing.T) {
-	for of, most := range map[string]int{"two": maxRunTasksOf, "": maxRunTasks} { // "": one task each
+	for of, most := range map[string]int{"two": maxRunTasksOf, "": maxRunTasks} { // "": a task for each principal
 		synctest.Test(t, func(t *testing.T) {
 			f, s := newTaskRuns(t)
 			all := &f.rig.router.runTasks

@@ -13,7 +13,7 @@ import (
 )
 
 // bridgeSteps is an upstream of the stateless era with several rounds, and a client of the
-// handshake era. Each of their steps takes a second. One of the steps ends the call.
+// handshake era. Each of their steps takes a second. At a step the call ends.
 type bridgeSteps struct {
 	mu     sync.Mutex
 	steps  int
@@ -34,7 +34,7 @@ func (b *bridgeSteps) step() {
 	}
 }
 
-// work does something that takes a second and ends with ctx.
+// work takes a second and ends with ctx.
 func (b *bridgeSteps) work(ctx context.Context) error {
 	b.mu.Lock()
 	b.open++
@@ -54,10 +54,10 @@ func (b *bridgeSteps) work(ctx context.Context) error {
 	return nil
 }
 
-// TestBridgeIsCancelledAnywhere cancels a call with several rounds at each of its steps,
-// while a call of the upstream or a question to the client begins or has just ended, and
-// before, between and after them. The call ends at once with the cause, nothing
-// begins after that but what begins at the same time, and nothing goes on.
+// TestBridgeIsCancelledAnywhere cancels a call with several rounds at each step, while a call of
+// the upstream or a question to the client begins or has just ended, and before, between and after
+// them. The call ends at once with the cause; afterwards only a step at the same instant begins,
+// and nothing goes on.
 func TestBridgeIsCancelledAnywhere(t *testing.T) {
 	replies := []string{
 		asking(`"a":`+form+`,"b":`+roots, "s1"), asking("", "s2"), asking(`"v":`+visit, "s3"), asking(`"v":`+visit, "s4"),

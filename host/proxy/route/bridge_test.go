@@ -14,7 +14,7 @@ import (
 
 const allInputs = `{"elicitation":{"form":{},"url":{}},"sampling":{},"roots":{}}`
 
-// asking returns a result that asks for something.
+// asking returns a result with requests to the client.
 func asking(requests, state string) string {
 	result := `{"resultType":"input_required"`
 	if requests != "" {
@@ -33,8 +33,8 @@ const (
 	roots  = `{"method":"roots/list"}`
 )
 
-// TestBridge checks that a client of the handshake era is asked what an upstream of the
-// stateless era asks, in the middle of the call.
+// TestBridge checks that a client of the handshake era is asked the questions of an upstream of the
+// stateless era in the middle of the call.
 func TestBridge(t *testing.T) {
 	for method, params := range requests {
 		g, up, s := eras(t, "2025-11-25", allInputs)
@@ -101,7 +101,7 @@ func TestBridgeRefusals(t *testing.T) {
 	}
 }
 
-// TestBridgeClientErrors checks what becomes of errors of the client.
+// TestBridgeClientErrors checks the effect of errors of the client.
 func TestBridgeClientErrors(t *testing.T) {
 	for _, test := range []struct{ asks, inputs, says string }{
 		{form, `{"a":{"action":"cancel"}} `, ""},
@@ -158,8 +158,8 @@ func TestBridgeTimes(t *testing.T) {
 	})
 }
 
-// TestBridgeForScripts checks that the client is asked for calls of scripts, whatever its
-// era, and that a script without a client gets an error.
+// TestBridgeForScripts checks that the client is asked for calls of scripts in either era, and that
+// a script without a client gets an error.
 func TestBridgeForScripts(t *testing.T) {
 	for _, revision := range []string{"2025-11-25", stateless} {
 		g, up, s := eras(t, revision, allInputs)
@@ -176,7 +176,7 @@ func TestBridgeForScripts(t *testing.T) {
 	}
 }
 
-// TestBridgeOfSubmittedCalls checks calls that no goroutine waits for.
+// TestBridgeOfSubmittedCalls checks calls without a waiting goroutine.
 func TestBridgeOfSubmittedCalls(t *testing.T) {
 	for _, next := range []bool{false, true} {
 		g, up, s := eras(t, "2025-11-25", allInputs)

@@ -21,8 +21,8 @@ const (
 	bridgedAs        = `"createdAt":"c","lastUpdatedAt":"l","ttlMs":9007199254740993,"pollIntervalMs":5,"x":1.0`
 )
 
-// bridgedRig has an upstream of the handshake era whose tool can be called as a task, and
-// a client of the stateless era.
+// bridgedRig has an upstream of the handshake era with a tool that can be called as a task, and a
+// client of the stateless era.
 func bridgedRig(t *testing.T, definition, capabilities string) (*rig, *fakeUpstream, *fakeSession) {
 	g, up, _ := eras(t, stateless, capabilities)
 	up.server = toolTasksOffered
@@ -50,8 +50,8 @@ func (g *rig) bridge(s *fakeSession) string {
 	return id
 }
 
-// TestBridgedTask checks that a task of the handshake era is one of the extension for a
-// client that declares it: each status, its outcome, and the end.
+// TestBridgedTask checks that a task of the handshake era is a task of the extension for a client
+// with the extension: each status, the outcome, and the end.
 func TestBridgedTask(t *testing.T) {
 	for _, definition := range []string{optional, required} {
 		g, up, s := bridgedRig(t, definition, takesAll)
@@ -111,8 +111,8 @@ func TestBridgedTask(t *testing.T) {
 	}
 }
 
-// TestBridgedTaskAsks checks that a client gets what a task asks when it asks for the task,
-// and that its answers reach the upstream.
+// TestBridgedTaskAsks checks that a client gets the questions of a task together with the task, and
+// that the client's answers reach the upstream.
 func TestBridgedTaskAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, up, s := bridgedRig(t, required, takesAll)
@@ -134,7 +134,7 @@ func TestBridgedTaskAsks(t *testing.T) {
 			return wire.Reply{}, context.Cause(ctx)
 		}
 		up.isNow("input_required")
-		if first := get(); !strings.Contains(first, `"method"`) { // it waits for one of the questions, not for both
+		if first := get(); !strings.Contains(first, `"method"`) { // the request waits for a question, not for both
 			t.Fatalf("asked %s", first)
 		}
 		synctest.Wait()
@@ -176,7 +176,8 @@ func TestBridgedTaskAsks(t *testing.T) {
 		if got := get(); !strings.Contains(got, `"status":"working"`) {
 			t.Errorf("answered, but %s", got)
 		}
-		// What the client does not declare now it is not asked for, nor what is no question.
+		// The client is not asked for capabilities no longer declared, nor by messages other than
+		// questions.
 		s.params = `{"capabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}`
 		up.isNow("working")
 		get()
@@ -186,7 +187,7 @@ func TestBridgedTaskAsks(t *testing.T) {
 				t.Errorf("%s: %s %s", method, got.Result, got.Error)
 			}
 		}
-		// The upstream is gone, and with it the task: its result is not waited for.
+		// The upstream and the task are gone: the result is not waited for.
 		up.on("tasks/get", `{"code":-32602,"message":"gone"}`)
 		get()
 		synctest.Wait()
@@ -197,8 +198,8 @@ func TestBridgedTaskAsks(t *testing.T) {
 	})
 }
 
-// TestWatchBridgedTask checks that changes of a task of the handshake era are announced to
-// those who watch it, whether or not its upstream announces them.
+// TestWatchBridgedTask checks that changes of a task of the handshake era are announced to the
+// watchers, whether or not the upstream announces changes.
 func TestWatchBridgedTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, up, s := bridgedRig(t, optional, takesAll)
@@ -243,14 +244,14 @@ func TestWatchBridgedTask(t *testing.T) {
 	})
 }
 
-// TestTaskParam checks what becomes of the member task of a call: only a client and an
-// upstream of the handshake era have it.
+// TestTaskParam checks the fate of the member task of a call, which only a client and an upstream
+// of the handshake era have.
 func TestTaskParam(t *testing.T) {
 	const offered, plain = toolTasksOffered, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}}}`
 	const refused = `{"code":-32601,"message":"tools/call: tool \"a__t\" cannot be called as a task"}`
 	for _, test := range []struct {
 		revision, server string
-		told             string // the capabilities that the client was told
+		told             string // the capabilities for the client
 		sent, want       string
 	}{
 		{"2025-11-25", offered, offered, `,"task":{"ttl":1}`, `{}`},
@@ -275,8 +276,8 @@ func TestTaskParam(t *testing.T) {
 	}
 }
 
-// TestUnbridgedTask checks when a tool of the handshake era is not called as a task, and
-// that clients of the stateless era are told that there are tasks.
+// TestUnbridgedTask checks when a tool of the handshake era is not called as a task, and that
+// clients of the stateless era are told about tasks.
 func TestUnbridgedTask(t *testing.T) {
 	for name, test := range map[string]struct{ definition, capabilities, server string }{
 		"not declared":    {optional, `{}`, toolTasksOffered},
@@ -300,7 +301,7 @@ func TestUnbridgedTask(t *testing.T) {
 	if err != nil || has(result.Capabilities, "extensions") || !has(result.Capabilities, toolTasks...) {
 		t.Errorf("%s, %v", result.Capabilities, err)
 	}
-	// The upstream may answer at once all the same, or with what is no task.
+	// The upstream may still answer at once, or with a malformed task.
 	g, up, s := bridgedRig(t, optional, takesAll)
 	up.on("tools/call", `{"content":[]}`)
 	if got := g.ask(s, "tools/call", "{"+requests["tools/call"]+"}"); got != `{"content":[]}` {
@@ -314,9 +315,9 @@ func TestUnbridgedTask(t *testing.T) {
 	}
 }
 
-// TestBridgedTasksBound checks that as many tasks are remembered as allowed, of one principal
-// and of all, and that those that wait for a client are not forgotten, nor are those of others
-// for tasks of a principal that has its share.
+// TestBridgedTasksBound checks that as many tasks are remembered as allowed, of a principal and of
+// all, that tasks waiting for a client are not forgotten, and that a principal with a full share
+// does not displace tasks of other principals.
 func TestBridgedTasksBound(t *testing.T) {
 	g, _, s := bridgedRig(t, optional, takesAll)
 	a := &g.router.bridged

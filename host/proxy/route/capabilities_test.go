@@ -7,8 +7,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// TestAdvertisedIsAnswered crosses each capability that clients of either era are told of with a
-// request of it: what is advertised is answered, and what is not is refused.
+// TestAdvertisedIsAnswered crosses each capability advertised to clients of either era with a
+// request of the capability: an advertised request is answered, and any other is refused.
 func TestAdvertisedIsAnswered(t *testing.T) {
 	const all = `{"capabilities":{"tools":{},"resources":{"subscribe":true},"prompts":{},"logging":{},"completions":{},"tasks":{"list":{},"cancel":{}},` +
 		`"experimental":{"e":{}},"extensions":{"x/y":{"s":1.0},"x/z":{}},"later":{"n":1.0}}}`
@@ -62,8 +62,8 @@ func TestAdvertisedIsAnswered(t *testing.T) {
 	}
 }
 
-// TestOddCapabilities checks that capabilities of a server that strict clients refuse do not keep
-// a client from connecting.
+// TestOddCapabilities checks that a client can connect although strict clients refuse some
+// capabilities of a server.
 func TestOddCapabilities(t *testing.T) {
 	for theirs, want := range map[string]string{
 		`{"tools":{"listChanged":true,"x":1.0},"later":{"n":1.0}}`:                   `{"tools":{"listChanged":true,"x":1.0},"later":{"n":1.0}}`,
@@ -89,8 +89,8 @@ func TestOddCapabilities(t *testing.T) {
 	}
 }
 
-// TestLevelIsPromised checks that the log level can be set although a server that declares
-// logging does not know the method: scripts log, too.
+// TestLevelIsPromised checks that the log level can be set although a server that declares logging
+// does not know the method: scripts also log.
 func TestLevelIsPromised(t *testing.T) {
 	g := newRig(t, "a")
 	g.ups["a"].on("logging/setLevel", `{"code":-32601,"message":"no"}`)

@@ -8,9 +8,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// TestErrorsInFourCells checks which error a client of either era gets when an upstream of
-// either era answers with one. Errors that are about the connection of one hop, or that
-// only one era has, must not reach a peer that would take them for its own.
+// TestErrorsInFourCells checks which error a client of either era gets when an upstream of either
+// era answers with an error. Errors about the connection of a hop, or of a single era, must not
+// reach a peer that would misunderstand them.
 func TestErrorsInFourCells(t *testing.T) {
 	const same = "same"
 	const needs = "tools/call: the server needs something of the client that this client does not offer: {\"roots\":{}}"
@@ -70,8 +70,8 @@ func TestErrorsInFourCells(t *testing.T) {
 	}
 }
 
-// TestStrayMembers checks that a client of the stateless era does not take what an
-// upstream of the handshake era says for something that only its own era has.
+// TestStrayMembers checks that a client of the stateless era does not mistake members from an
+// upstream of the handshake era for members of the stateless era.
 func TestStrayMembers(t *testing.T) {
 	const stray = `{"a":1.0,"resultType":"input_required","inputRequests":{"k":{"method":"roots/list"}},"requestState":"s","ttlMs":60000,` +
 		`"cacheScope":"public","b":{"resultType":"task", "ttlMs":1e2},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"x"},"k":9007199254740993}}`

@@ -10,8 +10,8 @@ import (
 
 const stateless = "2026-07-28"
 
-// stateless makes an upstream answer a method as one of the stateless era, with raw
-// replies in turn; the last one repeats.
+// stateless makes an upstream answer a method as in the stateless era, with raw replies in turn;
+// the last reply repeats.
 func (u *fakeUpstream) stateless(method string, raw ...string) {
 	u.answer[method] = func(context.Context, wire.Call) (wire.Reply, error) {
 		r := reply(raw[0])
@@ -34,7 +34,7 @@ func (u *fakeUpstream) inputs() (all []string) {
 	return all
 }
 
-// eras makes a rig with one upstream and with a session of the given revision.
+// eras makes a rig with an upstream and with a session of the given revision.
 func eras(t *testing.T, revision, capabilities string) (*rig, *fakeUpstream, *fakeSession) {
 	g := newRig(t, "a")
 	g.lists("a", wire.Tools, "t")
@@ -45,14 +45,14 @@ func eras(t *testing.T, revision, capabilities string) (*rig, *fakeUpstream, *fa
 	return g, g.ups["a"], s
 }
 
-// requests are one for each method whose result can ask something.
+// requests are a request for each method whose result can ask the client.
 var requests = map[string]string{
 	"tools/call":     `"name":"a__t","arguments":{"n":1}`,
 	"prompts/get":    `"name":"a__p"`,
 	"resources/read": `"uri":"u:1"`,
 }
 
-// TestRelay checks what an upstream and a client of the stateless era get of each other's
+// TestRelay checks the form in which an upstream and a client of the stateless era get each other's
 // questions and answers.
 func TestRelay(t *testing.T) {
 	for method, params := range requests {
@@ -106,8 +106,8 @@ func TestRelay(t *testing.T) {
 	}
 }
 
-// TestResultsForLegacyClients checks that a client of the handshake era gets nothing that
-// only the stateless era has.
+// TestResultsForLegacyClients checks that a client of the handshake era gets no members of the
+// stateless era only.
 func TestResultsForLegacyClients(t *testing.T) {
 	const meta = `"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"x"}}`
 	for _, test := range []struct{ method, reply, want string }{
@@ -142,8 +142,8 @@ func TestResultsForLegacyClients(t *testing.T) {
 	}
 }
 
-// TestLegacyResultsStay checks that members that mean nothing in the handshake era pass
-// unchanged between peers of that era.
+// TestLegacyResultsStay checks that members without a meaning in the handshake era pass unchanged
+// between peers of the handshake era.
 func TestLegacyResultsStay(t *testing.T) {
 	const result = `{"resultType":"odd","ttlMs":"x","requestState":1,"inputRequests":[]}`
 	g, up, s := eras(t, "2025-11-25", `{}`)

@@ -20,11 +20,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fakeUpstream records what it receives and returns it in its answers, unless the field
-// answer has another answer.
+// fakeUpstream records each received message and returns the message as the answer, unless the
+// field answer has another answer.
 type fakeUpstream struct {
 	name   string
-	err    error                                                           // why it is down
+	err    error                                                           // the reason why the upstream is down
 	answer map[string]func(context.Context, wire.Call) (wire.Reply, error) // by method
 	shake  chan struct{}                                                   // closed when the handshake is over
 	notice chan string                                                     // gets notifications
@@ -91,8 +91,7 @@ func (u *fakeUpstream) sent() (all []string) {
 	return all
 }
 
-// on sets the answer to a method: the raw JSON of a result, or of an error if it has a
-// code.
+// on sets the answer to a method: the raw JSON of a result, or of an error with a code.
 func (u *fakeUpstream) on(method, raw string) {
 	u.answer[method] = func(context.Context, wire.Call) (wire.Reply, error) { return reply(raw), nil }
 }
@@ -104,7 +103,7 @@ func reply(raw string) wire.Reply {
 	return wire.Reply{Result: []byte(raw)}
 }
 
-// fakeSession records what it is sent.
+// fakeSession records each message to the session.
 type fakeSession struct {
 	name   string
 	params string
@@ -164,7 +163,7 @@ func (s *fakeSession) Ask(ctx context.Context, call wire.Call) (wire.Reply, erro
 	return wire.Reply{Result: fmt.Appendf(nil, `{"client":%q,"method":%q}`, s.name, call.Method)}, nil
 }
 
-// heard returns what the session was sent since the last call of heard.
+// heard returns the messages to the session since the last call of heard.
 func (s *fakeSession) heard() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -173,8 +172,8 @@ func (s *fakeSession) heard() []string {
 	return told
 }
 
-// fakeRequest is a request of a session. What is sent on it is recorded with its id in
-// front.
+// fakeRequest is a request of a session. Messages on the request are recorded with the id of the
+// request in front.
 type fakeRequest struct {
 	*fakeSession
 	id string
@@ -234,7 +233,7 @@ func item(surface wire.Surface, key string) []byte {
 	return fmt.Appendf(nil, `{%q:%q,"name":"n"}`, surface.Key(), key)
 }
 
-// lists sets a list of an upstream, given the keys of its items.
+// lists sets a list of an upstream, given the keys of the items.
 func (g *rig) lists(server string, surface wire.Surface, keys ...string) {
 	var items [][]byte
 	for _, k := range keys {

@@ -10,12 +10,12 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// fakeGate is a Gate whose decision is the same for all requests, unless a client has one of
-// its own. Everything happens on the goroutine of the request.
+// fakeGate is a Gate with the same decision for all requests, unless a client has a separate
+// decision. Everything happens on the goroutine of the request.
 type fakeGate struct {
 	inactive bool
 	decision policy.Decision
-	of       map[string]policy.Decision // by policy.Caller.Principal, or by that and policy.Request.Name
+	of       map[string]policy.Decision // by policy.Caller.Principal, or by principal and policy.Request.Name
 	approve  func() error
 	decided  []policy.Request
 }
@@ -37,13 +37,13 @@ func (g *fakeGate) Approve(context.Context, Asking) (policy.Approval, error) {
 	return policy.Approval{}, g.approve()
 }
 
-// TestChangesWhileAsked checks that what a person has allowed is not sent if something else
-// would be asked for by then, or if it is denied.
+// TestChangesWhileAsked checks that a request allowed by a person is not sent if the question would
+// be another question by then, or if policy denies the request.
 func TestChangesWhileAsked(t *testing.T) {
 	ask := policy.Decision{Action: policy.Ask, Rule: "asks"}
 	for name, test := range map[string]struct {
 		change func(g *rig, gate *fakeGate)
-		denied string // what the error says; "" if the call is made
+		denied string // part of the error; "" if the call is made
 	}{
 		"nothing":                        {func(*rig, *fakeGate) {}, ""},
 		"list, with the same definition": {func(g *rig, _ *fakeGate) { g.lists("a", wire.Tools, "other", "t") }, ""},
@@ -76,7 +76,7 @@ func TestChangesWhileAsked(t *testing.T) {
 }
 
 // TestDeniedIsObserved checks that the observer gets the params of a call that was not sent,
-// whether it was denied at once or when it was about to be written.
+// whether the call was denied at once or just before the write.
 func TestDeniedIsObserved(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		g := newRig(t, "a")
@@ -97,7 +97,7 @@ func TestDeniedIsObserved(t *testing.T) {
 }
 
 // TestGateThatBecomesActive checks that a request which began without a policy is decided about
-// when it is sent.
+// before the request is sent.
 func TestGateThatBecomesActive(t *testing.T) {
 	for method, params := range map[string]string{
 		"tools/call": `{"name":"a__t"}`, "prompts/get": `{"name":"a__p"}`, "resources/read": `{"uri":"a://r"}`,
@@ -121,8 +121,8 @@ func TestGateThatBecomesActive(t *testing.T) {
 	}
 }
 
-// TestNameOfCaller checks that only a client without credentials has the name that it gives
-// itself.
+// TestNameOfCaller checks that only a client without credentials has a name of the client's own
+// choice.
 func TestNameOfCaller(t *testing.T) {
 	for _, test := range []struct{ principal, token, want string }{
 		{"", "", "ci"}, {"p", "", ""}, {"p", "laptop", "laptop token"},
@@ -148,7 +148,7 @@ func TestNameOfCaller(t *testing.T) {
 	}
 }
 
-// namedSession is a session whose client has a token.
+// namedSession is a session of a client with a token.
 type namedSession struct {
 	*fakeSession
 	token string

@@ -16,8 +16,8 @@ func (h testHandler) CallTool(ctx context.Context, name string, call Call) wire.
 	return h.router.CallUpstream(ctx, call.Origin, ScriptCall{Server: "a", Tool: name + "-inner", Params: []byte(`{"name":"x"}`)})
 }
 
-// fullRig has two upstreams that offer something on every surface, one that is down,
-// and a saved tool.
+// fullRig has two upstreams with items on every surface, another upstream that is down, and a saved
+// tool.
 func fullRig(t *testing.T) *rig {
 	g := newRig(t, "a", "b", "down")
 	g.ups["down"].err = errDown
@@ -105,8 +105,7 @@ func TestErrorsPassVerbatim(t *testing.T) {
 	}
 }
 
-// TestResourceThatNobodyLists checks that the upstreams that have resources are asked
-// in order.
+// TestResourceThatNobodyLists checks that the upstreams with resources are asked in order.
 func TestResourceThatNobodyLists(t *testing.T) {
 	g := newRig(t, "a", "b", "c")
 	s := g.session("s", `{}`)
@@ -127,8 +126,8 @@ func TestResourceThatNobodyLists(t *testing.T) {
 	want(t, "asked", g.ups["c"].sent())
 }
 
-// TestResourceFromResult checks that a URI which a server gave a session is read there alone, if no
-// server lists it.
+// TestResourceFromResult checks that a URI given to a session by a server is read only from this
+// server, if no server lists the URI.
 func TestResourceFromResult(t *testing.T) {
 	g := newRig(t, "a", "b")
 	g.lists("b", wire.Tools, "tool")
@@ -160,8 +159,8 @@ func TestResourceFromResult(t *testing.T) {
 	}
 }
 
-// TestListens checks that a session can set a log level whatever upstreams offer, since
-// scripts log too.
+// TestListens checks that a session can set a log level whatever upstreams offer, since scripts
+// also log.
 func TestListens(t *testing.T) {
 	g := newRig(t, "a")
 	g.ups["a"].server = `{"capabilities":{"tools":{}}}`

@@ -19,10 +19,10 @@ func TestAttribution(t *testing.T) {
 	const notice = "notifications/message {\"data\":1,\"logger\":\"a\"}"
 	for _, tt := range []struct {
 		name     string
-		sessions string // that exist
+		sessions string // the existing sessions
 		owners   string // of calls in flight, oldest first: session and id
 		asked    string // "" for refused
-		x, y     string // what they hear
+		x, y     string // the messages that they hear
 	}{
 		{"one call of one session", "x", "x1", "x", "x1: " + notice, ""},
 		{"exactly one call", "xy", "y1", "y", "", "y1: " + notice},
@@ -115,7 +115,7 @@ func TestProgressOfAClient(t *testing.T) {
 	}
 	m := wire.Inbound{Method: "sampling/createMessage", Params: []byte(`{"_meta":{"progressToken":"theirs"}}`), Owners: owners(s)}
 	g.router.OnRequest(t.Context(), "a", m)
-	if n := len(g.ups["a"].notice); n != 2 { // all of it before the answer
+	if n := len(g.ups["a"].notice); n != 2 { // the whole progress before the answer
 		t.Fatalf("%d notifications", n)
 	}
 	for _, want := range []string{`{"progressToken":"theirs","progress":1,"x":2}`, `{"progressToken":"theirs","progress":2}`} {
@@ -158,7 +158,7 @@ func TestClientThatIsGone(t *testing.T) {
 	}
 }
 
-// private are Upstreams that each belong to one session.
+// private are Upstreams that each belong to a single session.
 type private struct{ up map[Session]Upstream }
 
 func (p private) For(s Session, _ string) (Connection, bool) {
@@ -166,8 +166,8 @@ func (p private) For(s Session, _ string) (Connection, bool) {
 	return Connection{up, s}, ok
 }
 
-// TestUpstreamOfOneSession checks that messages of a session's own process go to that
-// session, whatever is in flight.
+// TestUpstreamOfOneSession checks that messages of a session's own process go to the session,
+// whatever is in flight.
 func TestUpstreamOfOneSession(t *testing.T) {
 	g := newRig(t, "a")
 	x, y := g.session("x", able), g.session("y", able)
@@ -181,7 +181,7 @@ func TestUpstreamOfOneSession(t *testing.T) {
 	g.ask(y, "resources/subscribe", `{"uri":"f:1"}`)
 	g.ask(y, "logging/setLevel", `{"level":"debug"}`)
 	want(t, "asked of x's", upX.sent(), `resources/subscribe {"uri":"f:1"}`)
-	peer.OnReady() // the start that all this has waited for
+	peer.OnReady() // the start for which all calls above have waited
 	peer.OnReady()
 	want(t, "asked of y's", upY.sent(), `resources/subscribe {"uri":"f:1"}`, `logging/setLevel {"level":"debug"}`,
 		`logging/setLevel {"level":"debug"}`, `resources/subscribe {"uri":"f:1"}`)

@@ -12,7 +12,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// keptRig is a client of an upstream of the handshake era, whose budget has 2 MiB for what is kept.
+// keptRig is a client of an upstream of the handshake era, with a budget of 2 MiB for kept
+// messages.
 func keptRig(t *testing.T) (*rig, *fakeUpstream, *fakeSession, *budget.Budget) {
 	g, up, s := bridgedRig(t, optional, takesAll)
 	g.router.EndSession(s)
@@ -22,8 +23,8 @@ func keptRig(t *testing.T) (*rig, *fakeUpstream, *fakeSession, *budget.Budget) {
 	return g, up, s, shared
 }
 
-// checkRefused checks that of many things that are kept some are, that these are counted, and
-// that the others are refused with an error that says so; and that nothing is left at the end.
+// checkRefused checks that some of many messages are kept and counted, that the rest is refused
+// with an error about memory, and that nothing is left at the end.
 func checkRefused(t *testing.T, g *rig, s *fakeSession, shared *budget.Budget, end func(), make func(i int) string) {
 	t.Helper()
 	kept, refused := 0, 0
@@ -52,7 +53,7 @@ func checkRefused(t *testing.T, g *rig, s *fakeSession, shared *budget.Budget, e
 	g.router.Close()
 }
 
-// TestKeptIsCounted checks that what the router keeps for clients is counted for them.
+// TestKeptIsCounted checks that memory kept by the router for clients is counted for them.
 func TestKeptIsCounted(t *testing.T) {
 	large := strings.Repeat("x", 60<<10)
 	t.Run("bridged tasks", func(t *testing.T) {
@@ -63,7 +64,7 @@ func TestKeptIsCounted(t *testing.T) {
 				up.on("tools/call", fmt.Sprintf(`{"task":{"taskId":"own%d","status":"working","createdAt":"c","lastUpdatedAt":"l","ttl":1}}`, i))
 				got := g.ask(s, "tools/call", "{"+requests["tools/call"]+"}")
 				if task := g.router.bridged.order; len(task) > 0 && task[len(task)-1].client == nil {
-					return "no memory: the tasks of this client would be too many (max_total_memory)" // and so it cannot be asked
+					return "no memory: the tasks of this client would be too many (max_total_memory)" // and so the client cannot be asked
 				}
 				return got
 			})
@@ -114,8 +115,8 @@ func TestKeptIsCounted(t *testing.T) {
 	})
 }
 
-// TestForgottenForMemory checks that the ids of tasks and the like that a session keeps are
-// counted, and that the oldest are forgotten if there is no memory for more.
+// TestForgottenForMemory checks that the ids of tasks and the like kept by a session are counted,
+// and that the oldest are forgotten if no memory is left for more.
 func TestForgottenForMemory(t *testing.T) {
 	g, _, s, shared := keptRig(t)
 	for i := range 4 * maxEarly {
@@ -140,7 +141,7 @@ func TestForgottenForMemory(t *testing.T) {
 	}
 }
 
-// TestHostBeginsASession checks that what is kept can be that of the host, which is no session.
+// TestHostBeginsASession checks that memory can be kept for the host, which is no session.
 func TestHostBeginsASession(t *testing.T) {
 	g, _, _, _ := keptRig(t)
 	if _, err := g.router.BeginSession(t.Context(), nil); err != nil || BudgetKey(nil) != nil {

@@ -39,9 +39,9 @@ func TestLogMessages(t *testing.T) {
 	if n := len(y.heard()); n != 4 {
 		t.Errorf("y heard %d messages", n)
 	}
-	g.notice("a", "notifications/message", `{"level":"info"}`, x.request("1")) // x does not want it
+	g.notice("a", "notifications/message", `{"level":"info"}`, x.request("1")) // x does not want the level
 	want(t, "x", x.heard())
-	want(t, "y", y.heard()) // and it is not y's
+	want(t, "y", y.heard()) // and the message does not belong to y
 
 	g.ups["b"].sent()
 	g.router.OnReady("b")
@@ -49,7 +49,7 @@ func TestLogMessages(t *testing.T) {
 	g.router.OnReady("b")
 	want(t, "b, started again", g.ups["b"].sent(), `logging/setLevel {"level":"debug"}`)
 
-	z := g.session("z", `{}`) // never asks, while others have
+	z := g.session("z", `{}`) // never asks, while x and y have asked
 	g.notice("a", "notifications/message", `{"level":"debug"}`)
 	g.notice("a", "notifications/message", `{"level":"info"}`)
 	want(t, "z", z.heard(), `notifications/message {"level":"info","logger":"a"}`)
@@ -154,7 +154,7 @@ func TestNotificationsOfClients(t *testing.T) {
 	}
 }
 
-// gateOf is a Gate whose policy denies what is about one server, and asks for everything else.
+// gateOf is a Gate with a policy that denies requests about a server, and asks for everything else.
 type gateOf string
 
 func (gateOf) Active() bool { return true }
@@ -170,8 +170,8 @@ func (gateOf) Approve(context.Context, Asking) (policy.Approval, error) {
 	return policy.Approval{}, nil
 }
 
-// TestForbiddenNotifications checks that notifications that may mean anything are sent only if
-// they are allowed without asking.
+// TestForbiddenNotifications checks that notifications with an unknown meaning are sent only if
+// allowed without asking.
 func TestForbiddenNotifications(t *testing.T) {
 	g := newRig(t, "a", "b")
 	s := g.session("s", able)
@@ -188,7 +188,7 @@ func TestForbiddenNotifications(t *testing.T) {
 	}
 }
 
-// TestUpstreamThatDoesNotRead checks that such an upstream delays neither the client
+// TestUpstreamThatDoesNotRead checks that an upstream that does not read delays neither the client
 // nor other upstreams.
 func TestUpstreamThatDoesNotRead(t *testing.T) {
 	g := newRig(t, "a", "b")
@@ -201,7 +201,7 @@ func TestUpstreamThatDoesNotRead(t *testing.T) {
 		<-g.ups["b"].notice
 	}
 	g.router.EndSession(s)
-	g.router.Close() // drops what is still queued for a
+	g.router.Close() // drops the notifications still queued for a
 }
 
 func TestRequestCancelledByClient(t *testing.T) {

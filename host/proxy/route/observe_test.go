@@ -8,7 +8,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// observer records the calls that it sees.
+// observer records the observed calls.
 type observer struct {
 	off  bool
 	seen []ObservedCall
@@ -18,8 +18,8 @@ func (o *observer) Observes() bool { return !o.off }
 
 func (o *observer) Observe(call ObservedCall) { o.seen = append(o.seen, call) }
 
-// TestObserver checks that the observer sees proxied calls with their answers, but not
-// those of scripts, and none if it does not observe.
+// TestObserver checks that the observer sees proxied calls with their answers, but no calls of
+// scripts, and none if the observer does not observe.
 func TestObserver(t *testing.T) {
 	g := newRig(t, "a")
 	g.lists("a", wire.Tools, "good", "bad")
@@ -56,8 +56,8 @@ func TestObserver(t *testing.T) {
 	}
 }
 
-// TestAnnounce checks that a log message of ours reaches the sessions that have asked
-// for its level.
+// TestAnnounce checks that a log message of ours reaches the sessions that have asked for the level
+// of the message.
 func TestAnnounce(t *testing.T) {
 	g := newRig(t, "a")
 	x, y, z := g.session("x", `{}`), g.session("y", `{}`), g.session("z", `{}`)
@@ -69,7 +69,7 @@ func TestAnnounce(t *testing.T) {
 	want(t, "z, who has not asked", z.heard())
 }
 
-// idleObserver is an observer that observes no calls, or ignores those that it sees.
+// idleObserver is an observer that observes no calls, or ignores them.
 type idleObserver bool
 
 func (n idleObserver) Observes() bool { return bool(n) }

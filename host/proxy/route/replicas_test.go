@@ -15,8 +15,8 @@ import (
 
 // fakeReplicas is a fleet with another replica, "other".
 type fakeReplicas struct {
-	ended   bool // it has ended for good
-	live    bool // it can be watched
+	ended   bool // the replica has ended for good
+	live    bool // the replica can be watched
 	shared  string
 	changed func(task []byte)
 	over    chan struct{}
@@ -36,7 +36,7 @@ func (f *fakeReplicas) WatchTask(_ context.Context, replica string, _ Session, _
 	return func() { f.stopped++ }, f.over, true
 }
 
-// sealers returns those of this replica and of the other one.
+// sealers returns the Sealers of this replica and of the other replica.
 func sealers() (here, other *requeststate.Sealer) {
 	key := requeststate.NewKey()
 	of := func(home string) *requeststate.Sealer {
@@ -45,8 +45,8 @@ func sealers() (here, other *requeststate.Sealer) {
 	return of("here"), of("other")
 }
 
-// TestTaskOfReplica checks what can be said of tasks of another replica, and how their changes
-// are heard of while it is there and afterwards.
+// TestTaskOfReplica checks the answers about tasks of another replica, and how changes of the tasks
+// arrive while the replica runs and afterwards.
 func TestTaskOfReplica(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, s := newTaskRuns(t)
@@ -79,7 +79,7 @@ func TestTaskOfReplica(t *testing.T) {
 		if heard := s.heard(); len(heard) != 1 || !strings.Contains(heard[0], `"status":"working"`) {
 			t.Errorf("heard %s", heard)
 		}
-		// The replica ends, and its run goes on elsewhere.
+		// The replica ends, and the run goes on elsewhere.
 		now := RecordedRun{ID: "run-7", Runs: 1, Kind: catalog.Composite, Name: "c", Params: []byte(`{"name":"c"}`), Status: protocol.TaskWorking}
 		f.set("run-7", now)
 		close(replicas.over)
@@ -96,7 +96,7 @@ func TestTaskOfReplica(t *testing.T) {
 		if replicas.stopped != 1 {
 			t.Errorf("stopped %d times", replicas.stopped)
 		}
-		// One that is not there any more from the beginning.
+		// A replica that has ended before the beginning.
 		replicas.live = false
 		now.Status, now.Reply = protocol.TaskWorking, wire.Reply{}
 		f.rig.router.runTasks.remove(f.rig.router.runTasks.get("run-7"))
@@ -112,7 +112,7 @@ func TestTaskOfReplica(t *testing.T) {
 			t.Errorf("heard %s", heard)
 		}
 		stop()
-		for server, want := range map[string]string{"a": "a task of its server", "shared": "there is no such task"} { // of which there is none here
+		for server, want := range map[string]string{"a": "a task of its server", "shared": "there is no such task"} { // the task of "shared" is unknown here
 			id, _ := other.SealHere(requeststate.Task, TaskBinding(s.Principal()), []byte(server+"\x00own"), time.Hour)
 			if got := f.rig.ask(s, "tasks/get", `{"taskId":"`+id+`"}`); !strings.Contains(got, want) {
 				t.Errorf("%s: %s", server, got)
@@ -124,7 +124,7 @@ func TestTaskOfReplica(t *testing.T) {
 	})
 }
 
-// set makes a run what the journal says.
+// set sets the records of a run in the journal.
 func (f *taskRuns) set(id string, run RecordedRun) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -7,9 +7,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// TestRequestLevel checks that upstreams of the handshake era are told the lowest level
-// that requests of the stateless era ask for, once, and that their messages reach the
-// request that they belong to, which filters them.
+// TestRequestLevel checks that upstreams of the handshake era are told once the lowest level in the
+// requests of the stateless era, and that log messages reach the right request, which filters them.
 func TestRequestLevel(t *testing.T) {
 	g := newRig(t, "a")
 	g.lists("a", wire.Tools, "t")
@@ -48,7 +47,7 @@ func TestRequestLevel(t *testing.T) {
 	want(t, "a, after the session", g.ups["a"].sent())
 }
 
-// starting is an upstream whose capabilities are known once a request has waited for it.
+// starting is an upstream whose capabilities are known once a request has waited for the upstream.
 type starting struct{ *fakeUpstream }
 
 func (u starting) Ready(ctx context.Context) error {
@@ -58,9 +57,8 @@ func (u starting) Ready(ctx context.Context) error {
 	return u.err
 }
 
-// TestRequestLevelBeforeStart checks that an upstream that starts because of a request is
-// told its level before it gets the request, also if something else has answered in its
-// place so far.
+// TestRequestLevelBeforeStart checks that an upstream that starts because of a request is told the
+// level before the request, even if requests were answered in place of the upstream so far.
 func TestRequestLevelBeforeStart(t *testing.T) {
 	g := newRig(t, "a")
 	g.lists("a", wire.Tools, "t")

@@ -10,7 +10,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// moved returns what another process gets of a session.
+// moved returns the state of a session for another process.
 func moved(t *testing.T, r *Router, s Session) (k Kept, called policy.Counts) {
 	t.Helper()
 	k, called, ok := r.Keep(s)
@@ -91,8 +91,7 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// TestRestoreDenied checks that a subscription is not restored that policy does not permit any
-// more.
+// TestRestoreDenied checks that a subscription that policy no longer permits is not restored.
 func TestRestoreDenied(t *testing.T) {
 	g := newRig(t, "b")
 	y := &fakeSession{name: "y", params: `{}`}
@@ -116,7 +115,7 @@ func (u own) For(s Session, server string) (Connection, bool) {
 }
 
 // TestRestoreOwn checks that the first call of a server that has lost the process of a session
-// says so.
+// fails with ErrRenewed.
 func TestRestoreOwn(t *testing.T) {
 	from := newRig(t, "a")
 	x := from.session("x", `{}`)
@@ -141,8 +140,8 @@ func TestRestoreOwn(t *testing.T) {
 	to.router.EndSession(y)
 }
 
-// TestRestoredTotal hands over a history that has more calls than it remembers: their number counts in the
-// other process, too, and goes on.
+// TestRestoredTotal hands over a history with more calls than the history remembers: the other
+// process goes on counting from their number.
 func TestRestoredTotal(t *testing.T) {
 	was := policy.Counts{
 		Total: 1007, Full: true,

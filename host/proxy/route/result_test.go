@@ -15,8 +15,8 @@ type fixed string
 
 func (f fixed) CallTool(context.Context, string, Call) wire.Reply { return reply(string(f)) }
 
-// TestResultsForOldRevisions checks results in sessions with and without
-// structuredContent. That of an upstream is never removed.
+// TestResultsForOldRevisions checks results in sessions with and without structuredContent. The
+// structuredContent of an upstream is never removed.
 func TestResultsForOldRevisions(t *testing.T) {
 	const both = `{"content":[],"structuredContent":{"n":1},"isError":false}`
 	g := newRig(t, "a")
@@ -39,8 +39,7 @@ func TestResultsForOldRevisions(t *testing.T) {
 	}
 }
 
-// TestUnusableAnswer checks that an unusable answer is a JSON-RPC error, not a failed
-// tool.
+// TestUnusableAnswer checks that an unusable answer is a JSON-RPC error, not a failed tool.
 func TestUnusableAnswer(t *testing.T) {
 	g := newRig(t, "a")
 	g.router.Catalog.SetUpstream("a", wire.Tools, [][]byte{item(wire.Tools, "t")}, nil)

@@ -17,7 +17,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/proxy/catalog"
 )
 
-// taskRuns is a composite tool, and the journal of its runs.
+// taskRuns is a composite tool, and the journal of the tool's runs.
 type taskRuns struct {
 	t      *testing.T
 	rig    *rig
@@ -28,7 +28,7 @@ type taskRuns struct {
 	mu        sync.Mutex
 	count     int
 	calls     []Call
-	end       chan wire.Reply // ends the run that goes on
+	end       chan wire.Reply // ends the current run
 	recorded  map[string]RecordedRun
 	read      int
 	abandoned []string
@@ -91,7 +91,7 @@ func newTaskRuns(t *testing.T) (*taskRuns, *fakeSession) {
 func (f *taskRuns) session(name, capabilities string) *fakeSession {
 	s := f.rig.session(name, capabilities)
 	s.old = stateless
-	f.rig.router.Begin(s) // as in that era
+	f.rig.router.Begin(s) // as in the handshake era
 	return s
 }
 
@@ -110,7 +110,7 @@ func (f *taskRuns) begin(s *fakeSession) string {
 	return id
 }
 
-// get returns the task without its times.
+// get returns the task without the times.
 func (f *taskRuns) get(s *fakeSession, id string) string {
 	f.t.Helper()
 	task := f.rig.ask(s, "tasks/get", `{"taskId":"`+id+`"}`)
@@ -147,8 +147,8 @@ func asksFor(run, questions string) wire.Reply {
 
 const workingTask = `"status":"working","pollIntervalMs":1000`
 
-// TestRunTask checks a task from its beginning to its end, as several sessions of the
-// principal see it, and no other.
+// TestRunTask checks a task from the beginning to the end, as several sessions of the principal see
+// the task, and no session of another principal.
 func TestRunTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, s := newTaskRuns(t)
@@ -237,8 +237,8 @@ func TestQuickRun(t *testing.T) {
 	})
 }
 
-// TestRunTaskAsks checks that a task asks the client, that all answers together make its
-// next run, and that the names of its questions are unique.
+// TestRunTaskAsks checks that a task asks the client, that all answers together make the next run,
+// and that the names of the questions are unique.
 func TestRunTaskAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, s := newTaskRuns(t)
@@ -287,7 +287,7 @@ func TestRunTaskCancelled(t *testing.T) {
 	})
 }
 
-// TestRunTaskOfJournal checks what the journal says of a task that is not in memory.
+// TestRunTaskOfJournal checks the journal's view of a task that is not in memory.
 func TestRunTaskOfJournal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, s := newTaskRuns(t)
@@ -338,7 +338,7 @@ func TestRunTaskOfJournal(t *testing.T) {
 				t.Error(got)
 			}
 		}
-		if log.String() != "" { // that it is away is said once, by the fleet
+		if log.String() != "" { // the fleet reports the missing store once
 			t.Errorf("logged: %s", log.String())
 		}
 		f.failed = nil
@@ -349,8 +349,8 @@ func TestRunTaskOfJournal(t *testing.T) {
 	})
 }
 
-// TestRunTaskGoesOnElsewhere checks that a question that another process has got the
-// answer to is not asked any more.
+// TestRunTaskGoesOnElsewhere checks that a question already answered to another process is no
+// longer asked.
 func TestRunTaskGoesOnElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, s := newTaskRuns(t)
@@ -369,8 +369,8 @@ func TestRunTaskGoesOnElsewhere(t *testing.T) {
 	})
 }
 
-// TestAnswersTakenElsewhere checks that a task goes on as the journal says if another
-// process was faster to take the answers.
+// TestAnswersTakenElsewhere checks that a task goes on as in the journal if another process was
+// faster to take the answers.
 func TestAnswersTakenElsewhere(t *testing.T) {
 	for runs, want := range map[int]string{
 		1: `"status":"completed","pollIntervalMs":1000,"result":` + string(ErrorResult("refused")), // for another reason
@@ -381,7 +381,7 @@ func TestAnswersTakenElsewhere(t *testing.T) {
 			id := f.begin(s)
 			f.end <- asksFor("run-1", `"q1":{"method":"x"}`)
 			synctest.Wait()
-			f.silent = true // as for a run that is refused
+			f.silent = true // as for a refused run
 			f.update(s, id, `{"1.q1":{}}`)
 			f.recorded["run-1"] = RecordedRun{ID: "run-7", Runs: runs, Status: protocol.TaskCompleted, Reply: wire.Reply{Result: []byte(`{"n":1}`)}}
 			f.end <- wire.Reply{Result: ErrorResult("refused")}

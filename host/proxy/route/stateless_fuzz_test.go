@@ -8,8 +8,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// FuzzTaskID asks about a task with any id, as its own principal and as another. Only the
-// right id of the right principal reaches the upstream, and all others are refused with the
+// FuzzTaskID asks about a task with any id, as the task's own principal and as another. Only the
+// right id of the right principal reaches the upstream, and all other requests are refused with the
 // same words. $ stands for the right id.
 func FuzzTaskID(f *testing.F) {
 	for _, id := range []string{"$", "", "own", "a\x00own", "$A", "A$", "$$", " $", "$\n", "ext-1", "0"} {
@@ -47,10 +47,9 @@ func FuzzTaskID(f *testing.F) {
 	})
 }
 
-// FuzzRelayedState repeats a request with any state and any further members, as the
-// principal that was asked and as another. Only the right state of the right request
-// reaches the upstream, and all others are refused with the same words. $ stands for the
-// right state.
+// FuzzRelayedState repeats a request with any state and any further members, as the asked principal
+// and as another. Only the right state of the right request reaches the upstream, and all other
+// requests are refused with the same words. $ stands for the right state.
 func FuzzRelayedState(f *testing.F) {
 	for _, state := range []string{"$", "", "s1", "$A", "A$", "$$", "\u0000$"} {
 		for _, more := range []string{"", `,"more":1`, `,"arguments":{"n":1.0}`, `,"_meta":{"a":1}`} {
@@ -67,7 +66,7 @@ func FuzzRelayedState(f *testing.F) {
 			t.Skip()
 		}
 		if _, err := wire.Parse([]byte(`{"jsonrpc":"2.0","id":1,"method":"x","params":` + params + `}`)); err != nil {
-			t.Skip() // refused before it gets here
+			t.Skip() // refused before this step
 		}
 		g, up, s := eras(t, stateless, `{"roots":{}}`)
 		up.stateless(method, asking(`"a":`+roots, "s1"), `{"resultType":"complete","x":1}`)

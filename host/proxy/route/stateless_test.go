@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestHeaderParamsOfOthers checks that nothing waits while a definition is read, except for calls of
-// the same tool, and that it is read once.
+// TestHeaderParamsOfOthers checks that nothing waits while a definition is read, except for calls
+// of the same tool, and that the definition is read once.
 func TestHeaderParamsOfOthers(t *testing.T) {
 	definition := func(header string) []byte {
 		return fmt.Appendf(nil, `{"inputSchema":{"properties":{"a":{"type":"string","x-mcp-header":%q}}}}`, header)
@@ -15,7 +15,7 @@ func TestHeaderParamsOfOthers(t *testing.T) {
 	var c headerCache
 	first, slow := definition("First"), definition("Slow")
 	var callers sync.WaitGroup
-	c.entry("slow", slow).once.Do(func() { // reading it takes long
+	c.entry("slow", slow).once.Do(func() { // the read takes long
 		if c.of("other", first).IsEmpty() {
 			t.Error("another tool has no headers")
 		}

@@ -49,7 +49,7 @@ func (l *responder) Start(work func(context.Context) wire.Reply) {
 	l.started = append(l.started, string(reply.Result)+string(reply.Error))
 }
 
-// asyncObserver is an AsyncObserver that refuses calls while it is busy.
+// asyncObserver is an AsyncObserver that refuses calls while busy.
 type asyncObserver struct {
 	observer
 	busy  bool
@@ -79,8 +79,7 @@ func submitRig(t *testing.T) (*rig, *submitter, func(params string) (*responder,
 	}
 }
 
-// TestSubmit checks that a call of an upstream's tool is submitted under the tool's
-// real name.
+// TestSubmit checks that a call of an upstream's tool is submitted under the tool's real name.
 func TestSubmit(t *testing.T) {
 	_, b, begin := submitRig(t)
 	l, ok := begin(`{"x":1e400,"name":"a__tool","arguments":{"y":1}}`)
@@ -96,8 +95,7 @@ func TestSubmit(t *testing.T) {
 	want(t, "started", l.started)
 }
 
-// TestSubmitProgress checks that a call with a progress token is submitted too, and
-// gets progress.
+// TestSubmitProgress checks that a call with a progress token is also submitted, and gets progress.
 func TestSubmitProgress(t *testing.T) {
 	g, b, _ := submitRig(t)
 	var got []string
@@ -113,9 +111,8 @@ func TestSubmitProgress(t *testing.T) {
 	want(t, "replied", l.replied, `{}`)
 }
 
-// TestSubmitTask checks that the session of a submitted call's task is remembered, and
-// that a status that arrived before the task is sent from Start, where it may wait for
-// the client.
+// TestSubmitTask checks that the session of a submitted call's task is remembered, and that a
+// status that arrived before the task is sent from Start, which may wait for the client.
 func TestSubmitTask(t *testing.T) {
 	g, b, begin := submitRig(t)
 	status := func(id string) {
@@ -151,7 +148,7 @@ func TestSubmitRefusesOtherRequests(t *testing.T) {
 	for _, params := range []string{
 		``, `[]`, `{}`, `{"name":1}`, `{"name":"unknown"}`, `{"name":"builtin"}`,
 		`{"name":"a__tool","_meta":1}`, `{"name":"a__tool","arguments":[]}`,
-		`{"name":"b__tool"}`, // of an upstream that cannot
+		`{"name":"b__tool"}`, // of an upstream without Submit
 	} {
 		if _, ok := begin(params); ok {
 			t.Errorf("submitted: %s", params)
@@ -173,8 +170,7 @@ func TestSubmitRefusesOtherRequests(t *testing.T) {
 	}
 }
 
-// TestSubmittedThatFails checks that a submitted call that fails gets the same reply as
-// from Handle.
+// TestSubmittedThatFails checks that a failed submitted call gets the same reply as from Handle.
 func TestSubmittedThatFails(t *testing.T) {
 	g, b, begin := submitRig(t)
 	for _, err := range []error{errDown, wire.Errorf(wire.CodeInvalidParams, "bad"), errors.Join(wire.ErrUnusable, errDown)} {
@@ -190,8 +186,7 @@ func TestSubmittedThatFails(t *testing.T) {
 	}
 }
 
-// TestSubmittedAreObserved checks that each submitted call is observed once, before it
-// is answered.
+// TestSubmittedAreObserved checks that each submitted call is observed once, before the answer.
 func TestSubmittedAreObserved(t *testing.T) {
 	g, b, begin := submitRig(t)
 	o := &asyncObserver{}
@@ -233,9 +228,8 @@ func TestSubmittedAreObserved(t *testing.T) {
 	}
 }
 
-// TestSubmittedThatWasCancelledIsObserved checks a submitted call that the upstream
-// answers just after the client has cancelled it: the observer sees a cancelled call,
-// whether it is asynchronous or not.
+// TestSubmittedThatWasCancelledIsObserved checks a submitted call that the upstream answers just
+// after the client has cancelled the call: the observer sees a cancelled call, asynchronous or not.
 func TestSubmittedThatWasCancelledIsObserved(t *testing.T) {
 	for _, busy := range []bool{false, true} {
 		g, b, begin := submitRig(t)

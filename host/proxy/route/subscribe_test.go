@@ -141,8 +141,8 @@ func TestUnsubscribeAndSubscribeAtOnce(t *testing.T) {
 }
 
 // TestSubscriptionsThatPolicyEnds checks which subscriptions go on under another policy, that
-// nothing counts again and nobody is asked again, and that the upstream is told of the end of
-// the last one.
+// nothing counts again and no person is asked again, and that the upstream is told of the end of
+// the last subscription.
 func TestSubscriptionsThatPolicyEnds(t *testing.T) {
 	const update = `notifications/resources/updated {"uri":"f:1"}`
 	allow, deny := policy.Decision{Action: policy.Allow}, policy.Decision{Action: policy.Deny, Rule: "never"}
@@ -153,7 +153,7 @@ func TestSubscriptionsThatPolicyEnds(t *testing.T) {
 	gate := &fakeGate{inactive: true, of: map[string]policy.Decision{}}
 	gate.approve = func() error {
 		asked++
-		g.router.Recheck() // what is not decided yet goes on
+		g.router.Recheck() // a subscription without a decision goes on
 		return nil
 	}
 	g.router.Gate = gate
@@ -185,7 +185,7 @@ func TestSubscriptionsThatPolicyEnds(t *testing.T) {
 			want(t, what+": "+s.name, s.heard(), heard...)
 		}
 	}
-	subscribe(x) // before there is a policy
+	subscribe(x) // before a policy exists
 	gate.inactive = false
 	gate.of["y"] = ask
 	subscribe(y)
@@ -216,7 +216,7 @@ func TestSubscriptionsThatPolicyEnds(t *testing.T) {
 	g.router.background.Wait()
 	g.ups["a"].sent()
 
-	// The policy changes after the request was sent, and before its answer.
+	// The policy changes between the request and the answer.
 	g.ups["a"].answer["resources/subscribe"] = func(context.Context, wire.Call) (wire.Reply, error) {
 		gate.of["x"] = deny
 		g.router.Recheck()

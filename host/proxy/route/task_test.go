@@ -44,8 +44,8 @@ func TestTasks(t *testing.T) {
 	}
 }
 
-// TestTaskOfTheSameID checks that a server cannot take over the task of another one by
-// giving its own task the same id.
+// TestTaskOfTheSameID checks that a server cannot take over the task of another server by giving a
+// task the same id.
 func TestTaskOfTheSameID(t *testing.T) {
 	g := newRig(t, "a", "b")
 	s := g.session("s", `{}`)
@@ -56,8 +56,8 @@ func TestTaskOfTheSameID(t *testing.T) {
 	}
 }
 
-// TestStatusBeforeTheTaskIsKnown checks that a status that arrives before its task is
-// kept until the task is known.
+// TestStatusBeforeTheTaskIsKnown checks that a status that arrives before the task is kept until
+// the task is known.
 func TestStatusBeforeTheTaskIsKnown(t *testing.T) {
 	g := newRig(t, "a")
 	x, y := g.session("x", able), g.session("y", able)

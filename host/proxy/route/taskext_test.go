@@ -40,8 +40,8 @@ func (g *rig) madeTask(s *fakeSession) string {
 	return id
 }
 
-// TestTaskExtension checks that a client and an upstream with the extension reach each
-// other's tasks, each with its own id.
+// TestTaskExtension checks that a client and an upstream with the extension reach each other's
+// tasks, each with an own id.
 func TestTaskExtension(t *testing.T) {
 	g, up, s := taskRig(t, stateless, tasksDeclared)
 	up.stateless("tools/call", created)
@@ -61,7 +61,7 @@ func TestTaskExtension(t *testing.T) {
 		}
 		want(t, method, up.sent(), method+` {"taskId":"own"`+test.more+`,"_meta":{"traceparent":"t"}}`)
 	}
-	// Another session of the same principal, such as after a restart.
+	// Another session of the same principal, for example after a restart.
 	same := &fakeSession{name: "two", params: s.params, old: stateless}
 	if _, err := g.router.BeginSession(t.Context(), same); err != nil {
 		t.Fatal(err)
@@ -108,8 +108,8 @@ func (g *rig) asked(s *fakeSession) string {
 	return g.ask(s, "tools/call", "{"+requests["tools/call"]+"}")
 }
 
-// TestTaskOfOtherMethods checks that only tools/call can become a task, and that a task
-// with ambiguous names is refused.
+// TestTaskOfOtherMethods checks that only tools/call can become a task, and that a task with
+// ambiguous names is refused.
 func TestTaskOfOtherMethods(t *testing.T) {
 	g, up, s := taskRig(t, stateless, tasksDeclared)
 	for _, method := range []string{"prompts/get", "resources/read"} {
@@ -131,8 +131,8 @@ func TestTaskOfOtherMethods(t *testing.T) {
 	}
 }
 
-// TestTasksWithoutExtension checks that requests about tasks are unknown if no upstream
-// has any, and that the extension is not offered to clients of the handshake era.
+// TestTasksWithoutExtension checks that requests about tasks are unknown if no upstream has tasks,
+// and that the extension is not offered to clients of the handshake era.
 func TestTasksWithoutExtension(t *testing.T) {
 	g, _, s := eras(t, stateless, tasksDeclared)
 	for _, method := range []string{"tasks/get", "tasks/update", "tasks/cancel", "subscriptions/listen"} {
@@ -151,7 +151,7 @@ func TestTasksWithoutExtension(t *testing.T) {
 	}
 }
 
-// TestAwaitTask checks that callers that cannot have a task get its result.
+// TestAwaitTask checks that callers that cannot have a task get the result of the task.
 func TestAwaitTask(t *testing.T) {
 	const complete = `{"resultType":"complete","taskId":"own","status":"completed","result":{"content":[],"isError":true}}`
 	const ask = `{"taskId":"own","status":"input_required","pollIntervalMs":1,"inputRequests":{"a":` + form + `,"b":` + roots + `}}`
@@ -204,8 +204,8 @@ func errText(text string) string {
 	return `{"content":[{"type":"text","text":"` + text + `"}],"isError":true}`
 }
 
-// TestAwaitCancelled checks that a task is cancelled when its call is, and that a task
-// that never ends is waited for only so long.
+// TestAwaitCancelled checks that a task is cancelled together with the call, and that the wait for
+// a task that never ends is limited.
 func TestAwaitCancelled(t *testing.T) {
 	for _, bound := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -234,8 +234,8 @@ func TestAwaitCancelled(t *testing.T) {
 	}
 }
 
-// TestTaskRequired checks that we declare the extension for callers that cannot, but only
-// if the upstream insists on it.
+// TestTaskRequired checks that we declare the extension for callers that cannot, but only if the
+// upstream insists on the extension.
 func TestTaskRequired(t *testing.T) {
 	const refusal = `{"code":-32021,"message":"m","data":{"requiredCapabilities":` + tasksDeclared + `}}`
 	for _, test := range []struct {
@@ -243,7 +243,7 @@ func TestTaskRequired(t *testing.T) {
 		calls                   int
 	}{
 		{"2025-11-25", refusal, `{"content":[]}`, 2},
-		{stateless, refusal, refusal, 1}, // it can declare it
+		{stateless, refusal, refusal, 1}, // the client can declare the extension
 		{"2025-11-25", `{"code":-32021,"message":"m","data":{"requiredCapabilities":{"roots":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}}}`, "does not offer", 1},
 	} {
 		g, up, s := taskRig(t, test.revision, `{}`)
@@ -275,8 +275,8 @@ func TestTaskRequired(t *testing.T) {
 	}
 }
 
-// TestWatchTask checks that notifications about a task reach the sessions that watch it,
-// with the id that each knows, and that they are caught up on after a gap.
+// TestWatchTask checks that notifications about a task reach the sessions that watch the task, with
+// the id known to each session, and that watchers get the missed status after a gap.
 func TestWatchTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, up, s := taskRig(t, stateless, tasksDeclared)

@@ -11,8 +11,8 @@ import (
 
 const required = `{"name":"t","inputSchema":{"type":"object"},"execution":{"taskSupport":"required"}}`
 
-// TestRequiredTaskOfHandshakeEra checks that a client of the stateless era can call a tool
-// that can only be called as a task of the handshake era, and gets its result.
+// TestRequiredTaskOfHandshakeEra checks that a client of the stateless era can call a tool that can
+// only be called as a task of the handshake era, and gets the result.
 func TestRequiredTaskOfHandshakeEra(t *testing.T) {
 	for _, test := range []struct{ revision, definition, result, want, task string }{
 		{stateless, required, `{"content":[],"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"x"},"n":1.0}}`, `{"content":[],"_meta":{"n":1.0}}`, `,"task":{}`},
@@ -34,9 +34,8 @@ func TestRequiredTaskOfHandshakeEra(t *testing.T) {
 	}
 }
 
-// TestRequiredTaskOfScript checks that a script gets the result of a tool that can only be
-// called as a task, whether or not there is a client, and that the client is asked what
-// the task asks.
+// TestRequiredTaskOfScript checks that a script gets the result of a tool that can only be called
+// as a task, with or without a client, and that the client is asked the questions of the task.
 func TestRequiredTaskOfScript(t *testing.T) {
 	g, up, s := eras(t, "2025-11-25", able)
 	g.router.Catalog.SetUpstream("a", wire.Tools, [][]byte{[]byte(required)}, nil)
@@ -69,7 +68,7 @@ func TestRequiredTaskOfScript(t *testing.T) {
 	want(t, "sent", up.sent(), `tools/call {"task":{"ttl":1},"name":"t"}`)
 }
 
-// TestRequiredTaskCancelled checks that the task is cancelled when the call is.
+// TestRequiredTaskCancelled checks that the task is cancelled together with the call.
 func TestRequiredTaskCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, up, s := eras(t, stateless, `{}`)

@@ -12,8 +12,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// bridged makes a bridge for a client of the handshake era that answers every question
-// with an action, and an upstream whose further replies are given. The last one repeats.
+// bridged makes a bridge for a client of the handshake era that answers every question with an
+// action, and an upstream with the given further replies. The last reply repeats.
 func bridged(action string, replies ...string) (b *bridge, s *fakeSession, calls *int) {
 	calls = new(int)
 	s = &fakeSession{params: `{"capabilities":` + allInputs + `}`}
@@ -31,9 +31,9 @@ func bridged(action string, replies ...string) (b *bridge, s *fakeSession, calls
 	}}, s, calls
 }
 
-// TestBridgeVisits checks that a user of the handshake era is sent to a page once, while
-// the upstream of the stateless era is asked again and again whether the visit is over, and
-// that the client is told when it is.
+// TestBridgeVisits checks that a user of the handshake era is sent to a page once, while the
+// upstream of the stateless era is asked again and again whether the visit is over, and that the
+// client is told about the end.
 func TestBridgeVisits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		again := asking(`"x":`+visit, "s")
@@ -63,8 +63,8 @@ func TestBridgeVisits(t *testing.T) {
 	})
 }
 
-// TestBridgeVisitsAreBounded checks that the wait for a visit ends, how many calls it
-// takes, and that a user who refuses is asked as often as for anything else.
+// TestBridgeVisitsAreBounded checks that the wait for a visit ends, how many calls the wait takes,
+// and that a user who refuses is asked as often as for anything else.
 func TestBridgeVisitsAreBounded(t *testing.T) {
 	for action, want := range map[string]struct {
 		calls int
@@ -92,8 +92,8 @@ func TestBridgeVisitsAreBounded(t *testing.T) {
 	}
 }
 
-// TestVisits checks what a client of the stateless era gets when it repeats a request
-// whose server of the handshake era wants the user to visit a page.
+// TestVisits checks the replies to a client of the stateless era that repeats a request whose
+// server of the handshake era wants the user to visit a page.
 func TestVisits(t *testing.T) {
 	const wants = `{"code":-32042,"message":"log in","data":{"elicitations":[{"mode":"url","elicitationId":"e","url":"https://x","message":"go"}]}}`
 	const complete = "notifications/elicitation/complete"
@@ -152,8 +152,8 @@ func TestVisits(t *testing.T) {
 	}
 }
 
-// TestVisitIsCancelled checks that the wait for a visit ends with the request, and that
-// the end of a visit is not forgotten when it comes before the client repeats its request.
+// TestVisitIsCancelled checks that the wait for a visit ends with the request, and that an end of a
+// visit before the repeated request is not forgotten.
 func TestVisitIsCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, _, s := eras(t, stateless, `{"elicitation":{"url":{}}}`)
@@ -173,8 +173,8 @@ func TestVisitIsCancelled(t *testing.T) {
 	})
 }
 
-// TestVisitsAreBounded checks that a server cannot make a client's user visit any number of
-// pages at once.
+// TestVisitsAreBounded checks that a server cannot make a client's user visit any number of pages
+// at once.
 func TestVisitsAreBounded(t *testing.T) {
 	const visit = `{"mode":"url","elicitationId":"e","url":"https://x","message":"go"}`
 	for _, n := range []int{maxQuestions, maxQuestions + 1} {
