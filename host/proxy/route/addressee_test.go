@@ -84,7 +84,7 @@ func TestQuestionAmongCalls(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		calls string // ids; the first letter is the Standing: o, p or c
-		ends  string // the call that ends after 300 ms
+		ends  string // the call ending after 300 ms
 		// who is asked: with a token, without a token, on stdio
 		token, anonymous, stdio string
 		waits                   time.Duration // with a token; without a token the wait can be longer
@@ -159,7 +159,7 @@ func TestQuestionNeverChangesPrincipal(t *testing.T) {
 }
 
 // TestQuestionOfAnsweredCall checks that a question for a call which is answered before the client
-// has answered goes to another call, and that the question of a cancelled call does not.
+// has answered goes to another call, and the question of a cancelled call does not.
 func TestQuestionOfAnsweredCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, s, request := people(t, "token")

@@ -11,8 +11,8 @@ import (
 )
 
 // TestExpiredWhileATaskIsAwaited checks that a server gets nothing but tasks/cancel for a call that
-// waits for a task when the token of the client has expired, and that the call does not count as a
-// call that was not made.
+// waits for a task when the token of the client has expired, and the call does not count as a call
+// that was not made.
 func TestExpiredWhileATaskIsAwaited(t *testing.T) {
 	const legacy = `{"task":{"taskId":"own","status":"working"}}`
 	for _, test := range []struct {

@@ -7,7 +7,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// BenchmarkCallTool measures the time that the router adds to a proxied call.
+// BenchmarkCallTool measures the time added by the router to a proxied call.
 func BenchmarkCallTool(b *testing.B) {
 	g := newRig(b, "a")
 	g.lists("a", wire.Tools, "echo")
@@ -22,7 +22,7 @@ func BenchmarkCallTool(b *testing.B) {
 	}
 }
 
-// instant is an Upstream that answers immediately.
+// instant is an Upstream with an immediate answer.
 type instant struct{ Upstream }
 
 func (instant) Call(context.Context, wire.Call) (wire.Reply, error) { return empty(), nil }

@@ -12,8 +12,7 @@ import (
 )
 
 // TestQuestionsOfATaskAreBounded checks that a task of the handshake era has a limited number of
-// open questions, for a limited time, that the server is told about the limit, and that an answer
-// makes room.
+// open questions, for a limited time, the server is told about the limit, and an answer makes room.
 func TestQuestionsOfATaskAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, up, s := bridgedRig(t, required, takesAll)
@@ -117,7 +116,7 @@ func TestResultOfATaskIsAwaitedForAnHour(t *testing.T) {
 }
 
 // TestBridgedTasksAreBounded checks the error for a client when too many tasks wait for answers and
-// another task cannot be remembered, and that a task that no longer waits makes room.
+// another task cannot be remembered, and a task that no longer waits makes room.
 func TestBridgedTasksAreBounded(t *testing.T) {
 	g, _, s := bridgedRig(t, optional, takesAll)
 	id := g.bridge(s)

@@ -56,7 +56,7 @@ func (b *bridge) keep(answer []byte) ([]byte, error) {
 	return bytes.Clone(answer), nil
 }
 
-// inputError says why the client cannot be asked.
+// inputError is the reason why the client cannot be asked.
 type inputError struct{ text string }
 
 func (e *inputError) Error() string { return e.text }

@@ -21,7 +21,7 @@ const (
 	bridgedAs        = `"createdAt":"c","lastUpdatedAt":"l","ttlMs":9007199254740993,"pollIntervalMs":5,"x":1.0`
 )
 
-// bridgedRig has an upstream of the handshake era with a tool that can be called as a task, and a
+// bridgedRig has an upstream of the handshake era with a tool callable as a task, and a
 // client of the stateless era.
 func bridgedRig(t *testing.T, definition, capabilities string) (*rig, *fakeUpstream, *fakeSession) {
 	g, up, _ := eras(t, stateless, capabilities)
@@ -316,8 +316,8 @@ func TestUnbridgedTask(t *testing.T) {
 }
 
 // TestBridgedTasksBound checks that as many tasks are remembered as allowed, of a principal and of
-// all, that tasks waiting for a client are not forgotten, and that a principal with a full share
-// does not displace tasks of other principals.
+// all, tasks waiting for a client are not forgotten, and a principal with a full share does not
+// displace tasks of other principals.
 func TestBridgedTasksBound(t *testing.T) {
 	g, _, s := bridgedRig(t, optional, takesAll)
 	a := &g.router.bridged

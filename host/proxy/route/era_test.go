@@ -45,7 +45,7 @@ func eras(t *testing.T, revision, capabilities string) (*rig, *fakeUpstream, *fa
 	return g, g.ups["a"], s
 }
 
-// requests are a request for each method whose result can ask the client.
+// requests has a request for each method whose result can ask the client.
 var requests = map[string]string{
 	"tools/call":     `"name":"a__t","arguments":{"n":1}`,
 	"prompts/get":    `"name":"a__p"`,
@@ -158,7 +158,7 @@ func TestLegacyResultsStay(t *testing.T) {
 	}
 }
 
-// TestErrorsForStatelessClients checks the error codes that the eras do not share.
+// TestErrorsForStatelessClients checks the error codes not shared by the eras.
 func TestErrorsForStatelessClients(t *testing.T) {
 	const visit = `{"code":-32042,"message":"visit","data":{"elicitations":[{"mode":"url","elicitationId":"e","url":"https://x","message":"go"}]}}`
 	for _, test := range []struct{ capabilities, method, reply, want string }{

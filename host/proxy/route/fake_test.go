@@ -199,7 +199,7 @@ type rig struct {
 
 const everything = `{"capabilities":{"tools":{},"resources":{"subscribe":true},"prompts":{},"logging":{},"completions":{},"tasks":{"list":{}}}}`
 
-// newRig makes a router with upstreams that have every capability.
+// newRig makes a router with upstreams with every capability.
 func newRig(t testing.TB, servers ...string) *rig {
 	g := &rig{t: t, shared: &Shared{}, ups: map[string]*fakeUpstream{}, sessions: map[string]*fakeSession{}}
 	var sources []catalog.Source
@@ -222,7 +222,7 @@ func newRig(t testing.TB, servers ...string) *rig {
 	return g
 }
 
-// item returns an item with a key that all clients accept.
+// item returns an item with a key, valid for all clients.
 func item(surface wire.Surface, key string) []byte {
 	switch surface {
 	case wire.Tools:
@@ -242,7 +242,7 @@ func (g *rig) lists(server string, surface wire.Surface, keys ...string) {
 	g.router.Catalog.SetUpstream(server, surface, items, nil)
 }
 
-// session begins a session whose client has capabilities, a raw object.
+// session begins a session for a client with capabilities, a raw object.
 func (g *rig) session(name, capabilities string) *fakeSession {
 	g.t.Helper()
 	s := &fakeSession{name: name, params: `{"capabilities":` + capabilities + `}`}

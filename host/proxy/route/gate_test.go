@@ -75,8 +75,8 @@ func TestChangesWhileAsked(t *testing.T) {
 	}
 }
 
-// TestDeniedIsObserved checks that the observer gets the params of a call that was not sent,
-// whether the call was denied at once or just before the write.
+// TestDeniedIsObserved checks that the observer gets the params of an unsent call, whether the call
+// was denied at once or just before the write.
 func TestDeniedIsObserved(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		g := newRig(t, "a")

@@ -16,7 +16,7 @@ func (h testHandler) CallTool(ctx context.Context, name string, call Call) wire.
 	return h.router.CallUpstream(ctx, call.Origin, ScriptCall{Server: "a", Tool: name + "-inner", Params: []byte(`{"name":"x"}`)})
 }
 
-// fullRig has two upstreams with items on every surface, another upstream that is down, and a saved
+// fullRig has two upstreams with items on every surface, an unavailable upstream, and a saved
 // tool.
 func fullRig(t *testing.T) *rig {
 	g := newRig(t, "a", "b", "down")

@@ -22,7 +22,7 @@ func TestAttribution(t *testing.T) {
 		sessions string // the existing sessions
 		owners   string // of calls in flight, oldest first: session and id
 		asked    string // "" for refused
-		x, y     string // the messages that they hear
+		x, y     string // the heard messages
 	}{
 		{"one call of one session", "x", "x1", "x", "x1: " + notice, ""},
 		{"exactly one call", "xy", "y1", "y", "", "y1: " + notice},
@@ -158,7 +158,7 @@ func TestClientThatIsGone(t *testing.T) {
 	}
 }
 
-// private are Upstreams that each belong to a single session.
+// private are Upstreams, each of a single session.
 type private struct{ up map[Session]Upstream }
 
 func (p private) For(s Session, _ string) (Connection, bool) {

@@ -87,7 +87,7 @@ func (r *Router) Begin(s Session) {
 // instructions of upstreams.
 func (r *Router) introduction(s Session, all []serverConn) InitializeResult {
 	var metas []catalog.Part
-	capabilities := []byte(`{"tools":{"listChanged":true},"logging":{}}`) // scripts log, too
+	capabilities := []byte(`{"tools":{"listChanged":true},"logging":{}}`) // scripts also log
 	for _, c := range all {
 		theirs := []byte(assumed)
 		if result, ok := c.Server(); ok {
@@ -171,7 +171,7 @@ func (r *Router) instructions(s Session, all []serverConn) string {
 	return b.String()
 }
 
-// cut shortens s to at most most bytes, in whole characters. The result says so.
+// cut shortens s to at most most bytes, in whole characters. A shortened result ends with a note.
 func cut(s string, most int) string {
 	if len(s) <= most {
 		return s

@@ -23,8 +23,8 @@ func keptRig(t *testing.T) (*rig, *fakeUpstream, *fakeSession, *budget.Budget) {
 	return g, up, s, shared
 }
 
-// checkRefused checks that some of many messages are kept and counted, that the rest is refused
-// with an error about memory, and that nothing is left at the end.
+// checkRefused checks that some of many messages are kept and counted, the rest is refused with an
+// error about memory, and nothing is left at the end.
 func checkRefused(t *testing.T, g *rig, s *fakeSession, shared *budget.Budget, end func(), make func(i int) string) {
 	t.Helper()
 	kept, refused := 0, 0
@@ -116,7 +116,7 @@ func TestKeptIsCounted(t *testing.T) {
 }
 
 // TestForgottenForMemory checks that the ids of tasks and the like kept by a session are counted,
-// and that the oldest are forgotten if no memory is left for more.
+// and the oldest are forgotten if no memory is left for more.
 func TestForgottenForMemory(t *testing.T) {
 	g, _, s, shared := keptRig(t)
 	for i := range 4 * maxEarly {

@@ -154,7 +154,7 @@ func TestNotificationsOfClients(t *testing.T) {
 	}
 }
 
-// gateOf is a Gate with a policy that denies requests about a server, and asks for everything else.
+// gateOf is a Gate: policy denies requests about a server, and asks for everything else.
 type gateOf string
 
 func (gateOf) Active() bool { return true }
@@ -188,8 +188,8 @@ func TestForbiddenNotifications(t *testing.T) {
 	}
 }
 
-// TestUpstreamThatDoesNotRead checks that an upstream that does not read delays neither the client
-// nor other upstreams.
+// TestUpstreamThatDoesNotRead checks that a stuck upstream delays neither the client nor other
+// upstreams.
 func TestUpstreamThatDoesNotRead(t *testing.T) {
 	g := newRig(t, "a", "b")
 	s := g.session("s", able)

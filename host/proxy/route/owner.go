@@ -176,7 +176,7 @@ func likely(calls []Origin) []Origin {
 	return open
 }
 
-// Standing says whether the client can be asked something for a request.
+// Standing is whether the client can be asked a question for a request.
 type Standing int
 
 const (
@@ -188,8 +188,7 @@ const (
 	Closed
 )
 
-// standingOf returns the Standing of an origin, which is Open unless the origin says
-// something else.
+// standingOf returns the Standing of an origin, Open for an origin without a method Standing.
 func standingOf(o Origin) Standing {
 	if r, ok := requestOf(o).(interface{ Standing() Standing }); ok {
 		return r.Standing()

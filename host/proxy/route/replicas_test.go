@@ -96,7 +96,7 @@ func TestTaskOfReplica(t *testing.T) {
 		if replicas.stopped != 1 {
 			t.Errorf("stopped %d times", replicas.stopped)
 		}
-		// A replica that has ended before the beginning.
+		// A replica lost from the beginning.
 		replicas.live = false
 		now.Status, now.Reply = protocol.TaskWorking, wire.Reply{}
 		f.rig.router.runTasks.remove(f.rig.router.runTasks.get("run-7"))

@@ -8,7 +8,7 @@ import (
 )
 
 // TestRequestLevel checks that upstreams of the handshake era are told once the lowest level in the
-// requests of the stateless era, and that log messages reach the right request, which filters them.
+// requests of the stateless era, and log messages reach the right request, which filters them.
 func TestRequestLevel(t *testing.T) {
 	g := newRig(t, "a")
 	g.lists("a", wire.Tools, "t")

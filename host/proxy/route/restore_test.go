@@ -91,7 +91,7 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// TestRestoreDenied checks that a subscription that policy no longer permits is not restored.
+// TestRestoreDenied checks that a subscription no longer permitted by policy is not restored.
 func TestRestoreDenied(t *testing.T) {
 	g := newRig(t, "b")
 	y := &fakeSession{name: "y", params: `{}`}

@@ -10,7 +10,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/proxy/catalog"
 )
 
-// fixed is a handler that always returns the same reply.
+// fixed is a handler with a constant reply.
 type fixed string
 
 func (f fixed) CallTool(context.Context, string, Call) wire.Reply { return reply(string(f)) }

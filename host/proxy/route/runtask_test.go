@@ -78,7 +78,7 @@ func (f *taskRuns) CallTool(ctx context.Context, _ string, call Call) wire.Reply
 	}
 }
 
-// newTaskRuns makes a rig with the composite tool "c", and a session that declares tasks.
+// newTaskRuns makes a rig with the composite tool "c", and a session with the task extension.
 func newTaskRuns(t *testing.T) (*taskRuns, *fakeSession) {
 	g := newRig(t)
 	f := &taskRuns{t: t, rig: g, after: 10 * time.Second, end: make(chan wire.Reply), recorded: map[string]RecordedRun{}}
@@ -237,8 +237,8 @@ func TestQuickRun(t *testing.T) {
 	})
 }
 
-// TestRunTaskAsks checks that a task asks the client, that all answers together make the next run,
-// and that the names of the questions are unique.
+// TestRunTaskAsks checks that a task asks the client, all answers together make the next run, and
+// the names of the questions are unique.
 func TestRunTaskAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, s := newTaskRuns(t)
@@ -287,7 +287,7 @@ func TestRunTaskCancelled(t *testing.T) {
 	})
 }
 
-// TestRunTaskOfJournal checks the journal's view of a task that is not in memory.
+// TestRunTaskOfJournal checks the journal's view of a task missing in memory.
 func TestRunTaskOfJournal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, s := newTaskRuns(t)
@@ -391,7 +391,7 @@ func TestAnswersTakenElsewhere(t *testing.T) {
 	}
 }
 
-// TestRunTasksBounds checks that the oldest tasks that do not run are forgotten.
+// TestRunTasksBounds checks that the oldest idle tasks are forgotten.
 func TestRunTasksBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, s := newTaskRuns(t)

@@ -147,7 +147,7 @@ func (t *runTask) isCurrent() bool {
 }
 
 // findRunTask returns a task of a principal: from memory or from the journal. The error is
-// ErrNoRun, or says why the journal cannot be read.
+// ErrNoRun, or the reason why the journal cannot be read.
 func (r *Router) findRunTask(ctx context.Context, s Session, run string) (*runTask, error) {
 	if t := r.runTasks.get(run); t != nil && t.isCurrent() {
 		return t, nil
@@ -179,7 +179,7 @@ func (r *Router) findRunTask(ctx context.Context, s Session, run string) (*runTa
 	return t, nil
 }
 
-// supersedes reports whether a task in memory says more than the journal.
+// supersedes reports whether a task in memory is newer than the records of the journal.
 func (t *runTask) supersedes(found RecordedRun, err error) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

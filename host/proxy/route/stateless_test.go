@@ -7,7 +7,7 @@ import (
 )
 
 // TestHeaderParamsOfOthers checks that nothing waits while a definition is read, except for calls
-// of the same tool, and that the definition is read once.
+// of the same tool, and the definition is read once.
 func TestHeaderParamsOfOthers(t *testing.T) {
 	definition := func(header string) []byte {
 		return fmt.Appendf(nil, `{"inputSchema":{"properties":{"a":{"type":"string","x-mcp-header":%q}}}}`, header)

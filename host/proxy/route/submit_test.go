@@ -30,7 +30,7 @@ func (b *submitter) Submit(call wire.Call, complete wire.CompletionFunc) (func(e
 	return func(cause error) { b.cancel = cause }, true
 }
 
-// responder is a Responder that runs work at once.
+// responder is a Responder; Start runs work at once.
 type responder struct {
 	ctx       context.Context
 	cancelled bool // by the client
@@ -49,7 +49,7 @@ func (l *responder) Start(work func(context.Context) wire.Reply) {
 	l.started = append(l.started, string(reply.Result)+string(reply.Error))
 }
 
-// asyncObserver is an AsyncObserver that refuses calls while busy.
+// asyncObserver is an AsyncObserver; while busy, calls are refused.
 type asyncObserver struct {
 	observer
 	busy  bool
@@ -249,8 +249,8 @@ func TestSubmittedThatWasCancelledIsObserved(t *testing.T) {
 	}
 }
 
-// TestSubmittedElicitation checks that elicitations in the error of a submitted call
-// are remembered.
+// TestSubmittedElicitation checks that elicitations in the error of a submitted call are
+// remembered.
 func TestSubmittedElicitation(t *testing.T) {
 	g, b, begin := submitRig(t)
 	if _, ok := begin(`{"name":"a__tool"}`); !ok {

@@ -109,8 +109,8 @@ func TestTooManySubscriptions(t *testing.T) {
 	}
 }
 
-// TestUnsubscribeAndSubscribeAtOnce checks that the upstream is left with the right
-// subscription when two sessions subscribe and unsubscribe at the same time.
+// TestUnsubscribeAndSubscribeAtOnce checks that the upstream is left with the right subscription
+// when two sessions subscribe and unsubscribe at the same time.
 func TestUnsubscribeAndSubscribeAtOnce(t *testing.T) {
 	g := newRig(t, "a")
 	x, y := g.session("x", `{}`), g.session("y", `{}`)
@@ -141,8 +141,8 @@ func TestUnsubscribeAndSubscribeAtOnce(t *testing.T) {
 }
 
 // TestSubscriptionsThatPolicyEnds checks which subscriptions go on under another policy, that
-// nothing counts again and no person is asked again, and that the upstream is told of the end of
-// the last subscription.
+// nothing counts again, no person is asked again, and the upstream is told of the end of the last
+// subscription.
 func TestSubscriptionsThatPolicyEnds(t *testing.T) {
 	const update = `notifications/resources/updated {"uri":"f:1"}`
 	allow, deny := policy.Decision{Action: policy.Allow}, policy.Decision{Action: policy.Deny, Rule: "never"}

@@ -17,7 +17,7 @@ const (
 	created       = `{"resultType":"task","taskId":"own","status":"working","createdAt":"2026-08-01T10:30:00Z","ttlMs":null,"pollIntervalMs":1,"x":1.0}`
 )
 
-// taskRig is eras with an upstream that has tasks.
+// taskRig is eras with an upstream with tasks.
 func taskRig(t *testing.T, revision, capabilities string) (*rig, *fakeUpstream, *fakeSession) {
 	g, up, _ := eras(t, revision, capabilities)
 	up.server = tasksOffered
@@ -108,8 +108,8 @@ func (g *rig) asked(s *fakeSession) string {
 	return g.ask(s, "tools/call", "{"+requests["tools/call"]+"}")
 }
 
-// TestTaskOfOtherMethods checks that only tools/call can become a task, and that a task with
-// ambiguous names is refused.
+// TestTaskOfOtherMethods checks that only tools/call can become a task, and a task with ambiguous
+// names is refused.
 func TestTaskOfOtherMethods(t *testing.T) {
 	g, up, s := taskRig(t, stateless, tasksDeclared)
 	for _, method := range []string{"prompts/get", "resources/read"} {
@@ -132,7 +132,7 @@ func TestTaskOfOtherMethods(t *testing.T) {
 }
 
 // TestTasksWithoutExtension checks that requests about tasks are unknown if no upstream has tasks,
-// and that the extension is not offered to clients of the handshake era.
+// and the extension is not offered to clients of the handshake era.
 func TestTasksWithoutExtension(t *testing.T) {
 	g, _, s := eras(t, stateless, tasksDeclared)
 	for _, method := range []string{"tasks/get", "tasks/update", "tasks/cancel", "subscriptions/listen"} {
@@ -204,8 +204,8 @@ func errText(text string) string {
 	return `{"content":[{"type":"text","text":"` + text + `"}],"isError":true}`
 }
 
-// TestAwaitCancelled checks that a task is cancelled together with the call, and that the wait for
-// a task that never ends is limited.
+// TestAwaitCancelled checks that a task is cancelled together with the call, and the wait for a
+// task that never ends is limited.
 func TestAwaitCancelled(t *testing.T) {
 	for _, bound := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -276,7 +276,7 @@ func TestTaskRequired(t *testing.T) {
 }
 
 // TestWatchTask checks that notifications about a task reach the sessions that watch the task, with
-// the id known to each session, and that watchers get the missed status after a gap.
+// the id known to each session, and watchers get the missed status after a gap.
 func TestWatchTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, up, s := taskRig(t, stateless, tasksDeclared)

@@ -35,7 +35,7 @@ func TestRequiredTaskOfHandshakeEra(t *testing.T) {
 }
 
 // TestRequiredTaskOfScript checks that a script gets the result of a tool that can only be called
-// as a task, with or without a client, and that the client is asked the questions of the task.
+// as a task, with or without a client, and the client is asked the questions of the task.
 func TestRequiredTaskOfScript(t *testing.T) {
 	g, up, s := eras(t, "2025-11-25", able)
 	g.router.Catalog.SetUpstream("a", wire.Tools, [][]byte{[]byte(required)}, nil)

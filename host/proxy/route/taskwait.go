@@ -15,7 +15,7 @@ import (
 const (
 	taskWait    = time.Hour // for the end of the task
 	minPoll     = 50 * time.Millisecond
-	usualPoll   = time.Second // if the server says nothing
+	usualPoll   = time.Second // if the server names no interval
 	maxPoll     = 30 * time.Second
 	maxMissed   = 3                // polls in a row without an answer
 	cancelLimit = 10 * time.Second // for telling the server that no caller waits

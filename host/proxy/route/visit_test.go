@@ -64,7 +64,7 @@ func TestBridgeVisits(t *testing.T) {
 }
 
 // TestBridgeVisitsAreBounded checks that the wait for a visit ends, how many calls the wait takes,
-// and that a user who refuses is asked as often as for anything else.
+// and a user who refuses is asked as often as for anything else.
 func TestBridgeVisitsAreBounded(t *testing.T) {
 	for action, want := range map[string]struct {
 		calls int
@@ -152,7 +152,7 @@ func TestVisits(t *testing.T) {
 	}
 }
 
-// TestVisitIsCancelled checks that the wait for a visit ends with the request, and that an end of a
+// TestVisitIsCancelled checks that the wait for a visit ends with the request, and an end of a
 // visit before the repeated request is not forgotten.
 func TestVisitIsCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
