@@ -95,8 +95,9 @@ func (a *bridgedTasks) get(r *Router, key watchKey, o Origin) (*bridgedTask, err
 	return t, nil
 }
 
-// makeRoom forgets the oldest task accepted by those that does not wait for its client, if as many
-// as most are accepted. The result is false if all of them wait. The caller holds a.mu.
+// makeRoom makes room if those accepts as many tasks as most or more: the oldest accepted task that
+// does not wait for the client is forgotten. The result is false if all of them wait. The caller
+// holds a.mu.
 func (a *bridgedTasks) makeRoom(most int, those func(*bridgedTask) bool) bool {
 	n := 0
 	var idle *bridgedTask

@@ -199,7 +199,7 @@ type rig struct {
 
 const everything = `{"capabilities":{"tools":{},"resources":{"subscribe":true},"prompts":{},"logging":{},"completions":{},"tasks":{"list":{}}}}`
 
-// newRig makes a router with upstreams with every capability.
+// newRig makes a router with upstreams that have every capability.
 func newRig(t testing.TB, servers ...string) *rig {
 	g := &rig{t: t, shared: &Shared{}, ups: map[string]*fakeUpstream{}, sessions: map[string]*fakeSession{}}
 	var sources []catalog.Source

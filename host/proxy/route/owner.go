@@ -176,7 +176,7 @@ func likely(calls []Origin) []Origin {
 	return open
 }
 
-// Standing is whether the client can be asked a question for a request.
+// Standing is the state of a request with regard to questions for the client.
 type Standing int
 
 const (

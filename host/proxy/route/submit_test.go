@@ -30,7 +30,7 @@ func (b *submitter) Submit(call wire.Call, complete wire.CompletionFunc) (func(e
 	return func(cause error) { b.cancel = cause }, true
 }
 
-// responder is a Responder; Start runs work at once.
+// responder is a Responder that runs work at once.
 type responder struct {
 	ctx       context.Context
 	cancelled bool // by the client
@@ -49,7 +49,7 @@ func (l *responder) Start(work func(context.Context) wire.Reply) {
 	l.started = append(l.started, string(reply.Result)+string(reply.Error))
 }
 
-// asyncObserver is an AsyncObserver; while busy, calls are refused.
+// asyncObserver is an AsyncObserver that refuses calls while busy.
 type asyncObserver struct {
 	observer
 	busy  bool

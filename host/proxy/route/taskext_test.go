@@ -17,7 +17,7 @@ const (
 	created       = `{"resultType":"task","taskId":"own","status":"working","createdAt":"2026-08-01T10:30:00Z","ttlMs":null,"pollIntervalMs":1,"x":1.0}`
 )
 
-// taskRig is eras with an upstream with tasks.
+// taskRig is eras with an upstream that has tasks.
 func taskRig(t *testing.T, revision, capabilities string) (*rig, *fakeUpstream, *fakeSession) {
 	g, up, _ := eras(t, revision, capabilities)
 	up.server = tasksOffered
