@@ -128,7 +128,7 @@ func TestReplicasAnswer(t *testing.T) {
 	}
 	b.knows(ended, func(r fleet.Replica) bool { return r.State == fleet.Gone })
 	b.expect("a held call", b.call(t.Context(), "one-token", "up__t", `{"n":80}`, retry),
-		"-32602", "the call waited for answers in replica "+ended.fleet.ID(), "which has ended: it is lost", "begin again without requestState")
+		"-32602", "the call waited for answers in replica "+ended.fleet.ID(), "which has ended: the call is lost", "begin again without requestState")
 	// The run has ended with its server or its replica; the record of that may have reached the store.
 	got := b.about("one-token", "tasks/get", task, "")
 	if !slices.ContainsFunc([]string{"it closed its output", "the server is shutting down", "the run of this task was in replica " + ended.fleet.ID()},

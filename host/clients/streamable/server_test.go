@@ -191,7 +191,7 @@ func TestSingleHeaders(t *testing.T) {
 		switch {
 		case ok && slices.Contains(singleHeaders, header):
 			found++
-		case name == "header" && file == "../../mcp/envelope/param.go": // the headers with the prefix HeaderParam
+		case name == "header" && file == "../../mcp/envelope/header.go": // the headers with the prefix HeaderParam
 		case !ok || !slices.Contains(lists, header):
 			t.Errorf("%s reads the header %s, which is not in singleHeaders", file, name)
 		}
