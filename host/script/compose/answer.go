@@ -17,12 +17,12 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// maxCallMessage limits the message of a failed call, in bytes. Its details are
+// maxCallMessage limits the message of a failed call, in bytes. The details of the call are
 // complete.
 const maxCallMessage = 16 << 10
 
-// answer turns an upstream's reply into the answer for the script. A script that asked
-// for the raw result also gets one with isError.
+// answerOf turns an upstream's reply into the answer for the script. A script with a call for the
+// raw result also gets a result with isError.
 func answerOf(t *stack.Request, reply wire.Reply) journal.Answer {
 	if reply.Denied != nil {
 		return journal.Answer{Err: t.Fail(abi.ErrPermission, reply.Denied.Error())}
@@ -72,9 +72,8 @@ func rpcErrorOf(t *stack.Request, raw []byte) journal.Answer {
 	return a
 }
 
-// resultValue returns the value of a CallToolResult for a script: structuredContent if
-// there is one, else the JSON in a single text block, else its text, else the content
-// blocks.
+// resultValue returns the value of a CallToolResult for a script: structuredContent if present,
+// else the JSON in a single text block, else the text of the block, else the content blocks.
 func resultValue(result []byte) []byte {
 	if v, ok := wire.Get(result, "structuredContent"); ok && string(v) != "null" {
 		return v
@@ -125,8 +124,8 @@ func textValue(text string) []byte {
 	return []byte(text)
 }
 
-// plainNumber reports whether the JSON number text is an integer of any size, or a
-// fraction in the shortest form of its float64.
+// plainNumber reports whether the JSON number text is an integer of any size, or a fraction in the
+// shortest form of a float64.
 func plainNumber(text string) bool {
 	if !strings.ContainsAny(text, ".eE") {
 		return text != "-0"
@@ -159,8 +158,8 @@ func errorDetails(result []byte) []byte {
 	return v
 }
 
-// validOrNil returns raw if a guest can read and return it: no duplicate names, and only
-// escapes of valid text. Otherwise it returns nil; the journal has the whole answer.
+// validOrNil returns raw if a guest can read and return raw: no duplicate names, and only escapes
+// of valid text. Otherwise the function returns nil; the journal has the whole answer.
 func validOrNil(raw []byte) []byte {
 	if !jsontext.Value(raw).IsValid() {
 		return nil
@@ -168,9 +167,9 @@ func validOrNil(raw []byte) []byte {
 	return raw
 }
 
-// clean makes raw JSON of an upstream safe for a guest and for results: invalid UTF-8,
-// which can only be inside strings, becomes U+FFFD. If raw is nested deeper than
-// abi.MaxDepth, it returns nil and false.
+// clean makes raw JSON of an upstream safe for a guest and for results: invalid UTF-8, which can
+// only be inside strings, becomes U+FFFD. If raw is nested deeper than abi.MaxDepth, clean returns
+// nil and false.
 func clean(raw []byte) (_ []byte, ok bool) {
 	if depth(raw) > abi.MaxDepth {
 		return nil, false

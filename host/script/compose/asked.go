@@ -7,16 +7,16 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 )
 
-// Bounds of the records that Asked keeps. Beyond them the oldest is forgotten, and a run
-// can only be continued if the journal has its record.
+// Bounds of the records in Asked. Beyond these bounds the oldest record is forgotten, and the run
+// can only be continued if the journal has the record.
 const (
 	maxAsked      = 256
 	maxAskedBytes = 64 << 20 // of answers
 )
 
-// Asked keeps the records of runs that ended to ask the client. In contrast to the
-// journal on disk, nothing is masked in them. It is safe for concurrent use. The zero
-// value is ready to use.
+// Asked keeps the records of runs that ended to ask the client. In contrast to the journal on disk,
+// nothing is masked in these records. Asked is safe for concurrent use. The zero value is ready to
+// use.
 type Asked struct {
 	mu    sync.Mutex
 	runs  []askedRun // oldest first
@@ -25,7 +25,7 @@ type Asked struct {
 
 type askedRun struct {
 	rec     journal.Record
-	claimed bool // another run continues it
+	claimed bool // another run continues this run
 }
 
 var errForgotten = errors.New("there is no record of it")
@@ -91,7 +91,7 @@ func (a *Asked) release(id string) {
 	}
 }
 
-// forget drops the record of a claimed run, except that it was claimed.
+// forget drops the record of a claimed run, but remembers the claim.
 func (a *Asked) forget(id string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

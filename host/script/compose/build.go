@@ -2,7 +2,7 @@ package compose
 
 import "github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 
-// addNumber adds a number that may have a fraction to an object, unless it is 0.
+// addNumber adds a number, perhaps with a fraction, to an object, unless the number is 0.
 func addNumber(o *wire.Object, name string, value float64) {
 	if value != 0 {
 		o.Raw(name, wire.Marshal(value))

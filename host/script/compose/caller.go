@@ -37,9 +37,9 @@ func (r *run) CallTools(ctx context.Context, calls []abi.ToolCall) []abi.Answer 
 	return answers
 }
 
-// resolve finds the tool for a call. If the tool is missing because the server has not
-// started or is down, the error says so. It does not use remembered lists of a server
-// that is starting, because the tool may have changed.
+// resolve finds the tool for a call. If the tool is missing because the server has not started or
+// is down, the error says so. Remembered lists of a server in its start are not used, because the
+// tool may have changed.
 func (r *run) resolve(ctx context.Context, t *stack.Request) {
 	call := t.ToolCall
 	t.Server, t.Tool, t.Err = "", "", nil
@@ -65,8 +65,8 @@ func (r *run) resolve(ctx context.Context, t *stack.Request) {
 	}
 }
 
-// names returns the script names of the servers that code can use, and of the others that
-// it mentions: about these, it learns more than that there is no such name.
+// names returns the script names of the servers that code can use, and of the other servers in
+// code: for these, the error for code tells more than an unknown name.
 func (c *Composer) names(code string) []string {
 	names := slices.Clone(c.cfg.Catalog.Servers())
 	for _, name := range c.cfg.Catalog.Disabled() {
@@ -77,8 +77,8 @@ func (c *Composer) names(code string) []string {
 	return names
 }
 
-// needsStart reports, from the result of Resolve, whether a server must have started
-// before a call of it can be resolved.
+// needsStart reports, from the result of Resolve, whether a server must have started before a call
+// of the server can be resolved.
 func needsStart(c Catalog, server string, err error) bool {
 	var missing *catalog.NotFoundError
 	var hidden *catalog.HiddenError
@@ -91,10 +91,10 @@ func needsStart(c Catalog, server string, err error) bool {
 	return c.Remembered(server)
 }
 
-// downError is the error for a call of a server that is not available.
+// downError is the error for a call of an unavailable server.
 type downError struct{ error }
 
-// upstream is the row that makes calls of servers.
+// upstream is the row for calls of servers.
 type upstream struct {
 	stack.Pass
 	r *run
@@ -127,7 +127,7 @@ func (u *upstream) Call(ctx context.Context, t *stack.Request) stack.Answer {
 	return answerOf(t, reply)
 }
 
-// scriptCall returns a call for the router. clock is that of the call; nil for none.
+// scriptCall returns a call for the router. clock is the clock of the call; nil for none.
 func (r *run) scriptCall(t *stack.Request, clock *callClock, progress func([]byte)) route.ScriptCall {
 	call := route.ScriptCall{
 		Server: t.Server, Tool: t.Tool, Params: paramsOf(t, r.callMeta(t)), Progress: progress,
@@ -142,7 +142,7 @@ func (r *run) scriptCall(t *stack.Request, clock *callClock, progress func([]byt
 	return call
 }
 
-// params returns the params of the call's request with that _meta, nil for none.
+// paramsOf returns the params of the call's request with the given _meta, nil for none.
 func paramsOf(t *stack.Request, meta []byte) []byte {
 	var params wire.Object
 	params.Text("name", t.Tool)

@@ -10,7 +10,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// SourceError describes an error in the source of a script, and its place.
+// SourceError describes an error in the source of a script, and the place of the error.
 type SourceError struct {
 	Message  string
 	Position *abi.Position // nil when unknown
@@ -65,7 +65,7 @@ func (c *Composer) inspectWith(ctx context.Context, op abi.Op, name, code string
 	return out, &Failure{Type: abi.ErrInternal, Message: "the sandbox failed while checking the script (the server's log says why)"}
 }
 
-// noCalls is the sandbox.Caller of a script that is only checked. It reaches nothing.
+// noCalls is the sandbox.Caller of a script that is only checked. No call reaches a server.
 type noCalls struct{}
 
 func (noCalls) CallTools(_ context.Context, calls []abi.ToolCall) []abi.Answer {

@@ -11,8 +11,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// check checks values with the fuel and the time of the run, and with a slot if needed.
-// It returns the fuel used. The memory of the values is the run's.
+// check checks values with the fuel and the time of the run, and with a slot if needed. The result
+// is the fuel used. The memory of the values is the run's.
 func (r *run) check(ctx context.Context, schema *tools.Schema, check func(*tools.Schema, tools.Spend) error) (fuel uint64, err error) {
 	return r.compute(ctx, func(c *sandbox.Compute) error { return check(r.matching(schema).WithRoom(c), c.Spend) })
 }
@@ -25,8 +25,8 @@ func (r *run) compute(ctx context.Context, work func(*sandbox.Compute) error) (f
 	return c.Spent(), err
 }
 
-// Compute begins work for a client that is not part of a run, such as checking the arguments of a
-// built-in tool. The memory that it takes is that of the client's runs.
+// Compute begins work for a client outside of a run, for example checking the arguments of a
+// built-in tool. The memory is taken from the account of the client's runs.
 func (c *Composer) Compute(ctx context.Context, name string, call route.Call) *sandbox.Compute {
 	return c.cfg.Sandbox.Compute(ctx, name, sandbox.NewAccount(c.cfg.Limits, ownerOf(call)))
 }
@@ -39,8 +39,8 @@ func ownerOf(call route.Call) any {
 	return route.BudgetKey(call.Origin.Session())
 }
 
-// checkFailure returns the failure for a value that could not be checked or does not
-// match its schema. what describes the value; limited is the context of the script.
+// checkFailure returns the failure for a value that could not be checked or does not match the
+// schema. The parameter what describes the value; limited is the context of the script.
 func (r *run) checkFailure(ctx, limited context.Context, what string, err error) *Failure {
 	var limit *sandbox.LimitError
 	switch {
@@ -54,8 +54,8 @@ func (r *run) checkFailure(ctx, limited context.Context, what string, err error)
 	return violation(what, err)
 }
 
-// arguments validates the arguments of a call, converts them to the types of the schema
-// where that loses nothing, and fills in defaults.
+// arguments validates the arguments of a call, converts them to the types of the schema where the
+// conversion loses nothing, and fills in defaults.
 func (r *run) arguments(ctx, limited context.Context, def tools.Definition, args []byte) ([]byte, *Failure) {
 	schema, err := def.Input(r.turn(limited, r.tool))
 	if err != nil {

@@ -9,22 +9,22 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/stack"
 )
 
-// callClock ends a call after the call's own timeout, or a script after its time limit. It
-// stands still while a question of the call waits for the end of the run, since the client
-// has not been asked yet, and while a person decides whether the call may be made. A nil
+// callClock ends a call after the call's own timeout, or a script after the script's time limit.
+// The clock stands still while a question of the call waits for the end of the run, since the
+// client has not been asked yet, and while a person decides whether the call may be made. A nil
 // callClock is for a call without a timeout.
 type callClock struct {
 	parent context.Context
 	timer  *time.Timer
 
 	mu     sync.Mutex
-	left   time.Duration // when it was last started
+	left   time.Duration // time of the last start
 	from   time.Time
 	paused int
 }
 
-// timeoutRow limits a call to its own timeout. The clock counts once for a saved tool: the time for
-// its approval and the time of its run together.
+// timeoutRow limits a call to its own timeout. For a saved tool, one clock counts the time for the
+// approval and the time of the run together.
 type timeoutRow struct {
 	stack.Pass
 	r *run
@@ -75,8 +75,8 @@ func ended(ctx context.Context, t *stack.Request, why string) *abi.CallError {
 	return nil
 }
 
-// startClock returns a context that ends after a time. The caller calls stop when the clock
-// is of no use any more.
+// startClock returns a context that ends after a time. The caller calls stop when the clock is no
+// longer needed.
 func startClock(ctx context.Context, after time.Duration) (_ context.Context, c *callClock, stop func()) {
 	c = &callClock{parent: ctx, left: after, from: time.Now()}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -91,23 +91,23 @@ func startClock(ctx context.Context, after time.Duration) (_ context.Context, c 
 	}
 }
 
-// startHeld is startClock for a run that goes on with a durable one. The clock stands still
-// until goLive, so that the end of its time finds all compensations registered.
+// startHeld is startClock for a run that goes on with a durable run. The clock stands still until
+// goLive, so that all compensations are registered when the time ends.
 func startHeld(ctx context.Context, after time.Duration) (_ context.Context, c *callClock, stop func()) {
-	ctx, c, stop = startClock(ctx, time.Hour) // it is stopped at once
+	ctx, c, stop = startClock(ctx, time.Hour) // the clock is stopped at once
 	c.pause()
 	c.left = after
 	return ctx, c, stop
 }
 
-// behind counts the scripts of a tree that have not passed what the run before did.
+// behind counts the scripts of a tree that have not yet passed the record of the run before.
 type behind struct {
 	mu   sync.Mutex // a leaf
 	n    int
-	then func() // when there are none; nil: nothing
+	then func() // called when no scripts are left; nil: no function
 }
 
-// begin adds a script, which has passed it when over is called.
+// begin adds a script; over notes that the script has passed the record of the run before.
 func (b *behind) begin() (over func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -125,7 +125,7 @@ func (b *behind) begin() (over func()) {
 	})
 }
 
-// after calls f when there are no such scripts.
+// after calls f when no scripts are left.
 func (b *behind) after(f func()) {
 	b.mu.Lock()
 	wait := b.n > 0
@@ -138,7 +138,7 @@ func (b *behind) after(f func()) {
 	}
 }
 
-// goLive notes that the script has passed what the run before did.
+// goLive notes that the script has passed the record of the run before.
 func (r *run) goLive() {
 	if r.resumed.live {
 		return
@@ -174,8 +174,8 @@ func (c *callClock) goOn() {
 	}
 }
 
-// deciding stops the clocks of a call, of the run that makes it, and of those that have called
-// that run, until goOn is called: a person decides about the call.
+// deciding stops the clocks of a call, of the run of the call, and of the runs that have called
+// this run, until goOn is called: a person decides about the call.
 func (r *run) deciding(call *callClock) (goOn func()) {
 	call.pause()
 	run := r.hold()
@@ -191,7 +191,8 @@ func (r *run) deciding(call *callClock) (goOn func()) {
 	}
 }
 
-// hold stops the clocks of the run, and of those that have called it, until goOn is called.
+// hold stops the clocks of the run, and of the runs that have called this run, until goOn is
+// called.
 func (r *run) hold() (goOn func()) {
 	var clocks []*callClock
 	for of := r; of != nil; of = of.outer {
@@ -207,7 +208,7 @@ func (r *run) hold() (goOn func()) {
 	}
 }
 
-// stopwatch adds up the time during which at least one of several things goes on.
+// stopwatch adds up the time during which at least one of several activities goes on.
 type stopwatch struct {
 	mu    sync.Mutex // a leaf
 	on    int

@@ -1,49 +1,11 @@
-// Package compose runs composite tools: it takes a saved tool or code and returns an
-// MCP CallToolResult. It validates the arguments, runs the script in the sandbox with a
-// time limit, makes the calls of the script, and builds the result from the record of
-// the run.
+// Package compose runs composite tools: from a saved tool or code to an MCP CallToolResult. A run
+// validates the arguments, executes the script in the sandbox with a time limit, makes the calls of
+// the script, and builds the result from the record of the run.
 //
-//	compose.go   Composer: calls of saved tools, and of code that is not saved
-//	stack.go     the rows that stand between a script and the servers
-//	run.go       one run, and how it ended
-//	limits.go    the limits of a run, and the failures when it reaches them
-//	caller.go    the script's calls: resolve, route, record
-//	permit.go    what a saved tool may call; reach.go: what its script can call,
-//	             drift.go: definitions that have changed since it was saved
-//	composite.go saved tools that scripts call
-//	undo.go      calls that undo what a failed run did
-//	schemas.go   checking the arguments of calls
-//	checking.go  checking values with the fuel and time of a run
-//	meta.go      the _meta of calls
-//	forward.go   the script's log, which clients can get, too
-//	content.go   content blocks that a script returns
-//	answer.go    from an upstream's reply to the value a script sees
-//	progress.go  one increasing progress sequence from those of many calls
-//	result.go    the CallToolResult of a run
-//	shorten.go   the calls and the log in a result, shortened
-//	failure.go   Failure: an error as clients see it
-//	check.go     checking a script in the sandbox before it is saved
-//	lint.go      probable mistakes in a script; lintargs.go: literal arguments,
-//	             lintsaved.go: calls of saved tools
-//	define.go    the tool definition that agents see
-//	build.go     building JSON out of raw pieces
-//	moment.go    the time of a run and its seed
-//	replay.go    Replay: running a recorded run again
-//	inquire.go   what servers ask the client, if only the result of the run can ask it
-//	questions.go when a run that asks ends
-//	clock.go     the timeout of a call, which does not count the time of its questions
-//	stage.go     runs that are planned, and that carry out plans
-//	resume.go    continuing a run when the client has answered
-//	durable.go   runs that go on if their process dies
-//	continue.go  going on with them
-//	asked.go     the records of runs that can be continued
-//	keep.go      waiting for the record of a run in the store of a fleet
-//	recorded.go  what has become of a run, from its record
-//	observe.go   Observer: telemetry of runs
-//	flow.go      information flow: shadows of runs (package shadow), flowend.go: what results say
+// Begin with Composer.CallTool and Composer.Eval, and with the table of rows between a script and
+// the servers in stack.go.
 //
-// JSON of upstreams and scripts stays raw bytes: numbers are never converted to float64
-// and back.
+// JSON of upstreams and scripts stays raw bytes: numbers are never converted to float64 and back.
 package compose
 
 import (
@@ -68,39 +30,38 @@ type Sandbox interface {
 	// Ready returns a channel that is closed once the guest is compiled.
 	Ready() <-chan struct{}
 	Run(ctx context.Context, r sandbox.Run) (sandbox.Outcome, error)
-	// Compute is for work that the host does for a run.
+	// Compute is for work of the host for a run.
 	Compute(ctx context.Context, name string, account *sandbox.Account) *sandbox.Compute
 }
 
 // Upstreams makes calls of upstream tools; see route.Router.
 type Upstreams interface {
-	// Ready waits until the server has started and its tools are known; the
-	// error says why it is down.
+	// Ready waits until the server has started and the tools of the server are known; the error is
+	// the reason why the server is down.
 	Ready(ctx context.Context, origin route.Origin, server string) error
 	CallUpstream(ctx context.Context, origin route.Origin, call route.ScriptCall) wire.Reply
 }
 
 // Gate decides which saved tools scripts may call; see route.Router.
 type Gate interface {
-	// Pass returns why a script may not call a saved tool, nil if it may, or the cause of
-	// ctx. It may wait for a person.
+	// Pass returns why a script may not call a saved tool, nil if the call is allowed, or the cause
+	// of ctx. Pass may wait for a person.
 	Pass(ctx context.Context, origin route.Origin, call route.ScriptCall) error
 }
 
-// Catalog knows what scripts can call; see catalog.Catalog.
+// Catalog knows the tools for scripts; see catalog.Catalog.
 type Catalog interface {
-	// Resolve finds the real names of what a script calls server and tool.
+	// Resolve finds the real names for the names of a server and a tool in a script.
 	Resolve(server, tool string, exact bool) (realServer, realTool string, err error)
 	// Servers are the script names of all servers.
 	Servers() []string
-	// Disabled returns the script names of disabled servers. A call of one fails with
-	// an error that says so.
+	// Disabled returns the script names of disabled servers. The error for a call of a disabled
+	// server tells so.
 	Disabled() []string
-	// InputSchema returns the raw inputSchema of a tool, by real names; nil if there is
-	// none.
+	// InputSchema returns the raw inputSchema of a tool, by real names; nil without a schema.
 	InputSchema(server, tool string) []byte
-	// Remembered reports whether the known tools of a server, by its real name, are
-	// those from before it was started.
+	// Remembered reports whether the known tools of a server, by its real name, were remembered
+	// from before the start of the server.
 	Remembered(server string) bool
 }
 
@@ -112,95 +73,94 @@ type Options struct {
 	// Definitions has the definitions of the tools in Catalog, from which permissions are
 	// derived; nil: they are not known.
 	Definitions permissions.Pinned
-	// See returns the permissions of a saved tool after looking at the definitions of a
-	// server's tools at which nobody has looked since the tool was imported; see
-	// tools.Store.See. Nil: nobody looks.
+	// See returns the permissions of a saved tool after looking at the definitions of a server's
+	// tools that have not been looked at since the tool was imported; see tools.Store.See. With
+	// nil, the definitions are not looked at.
 	See func(tool string, p *tools.Permissions, server string) (*tools.Permissions, error)
-	// Hides reports whether clients may not know of what a target of permissions is for.
-	// Errors do not name it. Nil: they may know of everything.
+	// Hides reports whether the subject of a target of permissions is hidden from clients. Errors
+	// do not name hidden targets. With nil, nothing is hidden.
 	Hides func(target string) bool
-	// Mocked says that mocks answer all calls. They may call tools by their script names.
+	// Mocked reports whether mocks answer all calls. Mocks may call tools by their script names.
 	Mocked bool
 	// Saved has the tools that scripts can call as tools.NAME; nil is none.
 	Saved Saved
-	// AgentTools returns the names of tools that code mentions and that only agents can
-	// call. The error for a script that uses one says so. Nil is no such tools.
+	// AgentTools returns the names of tools in code that only agents can call. The error for a
+	// script with a call of an agent's tool tells so. Nil is no agents' tools.
 	AgentTools func(code string) []string
-	// Journal opens the record of each run. If it returns an error, the script is not
-	// run. Nil keeps records in memory while they are needed.
+	// Journal opens the record of each run. If Journal returns an error, the script is not run. Nil
+	// keeps records in memory while they are needed.
 	Journal func(journal.Begin) (*journal.Run, error)
 	// Moment returns the time and the seed of each run. Nil is the present time and a
 	// seed by chance.
 	Moment func() Moment
-	// Recorded returns the record of a run that a client continues, perhaps in another
-	// process. Nil is no such records.
+	// Recorded returns the record of a run that a client continues, perhaps in another process. Nil
+	// is no records.
 	Recorded func(id string) (journal.Record, error)
-	// Claims decides which process continues a run. Nil: only this one does.
+	// Claims decides which process continues a run. With nil, only this process does.
 	Claims Claims
-	// Chain returns the records of a run and of those that continue it; nil if there are
-	// none on disk.
+	// Chain returns the records of a run and of the runs that continue it; nil if the disk has
+	// none.
 	Chain func(id string) (journal.Chain, error)
-	// Asked keeps the records of runs that clients can continue; nil is a new one.
+	// Asked keeps the records of runs that clients can continue; nil is a new Asked.
 	Asked *Asked
-	// Durable keeps the logs of durable runs; nil: there are none. It needs Journal to write
-	// to disk, where results are kept.
+	// Durable keeps the logs of durable runs; nil is no durable runs. Durable needs Journal to
+	// write to disk, where results are kept.
 	Durable *durable.Runs
 	// Idempotent reports whether a call of a tool, by real names, can be made again without
 	// harm; nil: none can.
 	Idempotent func(server, tool string) bool
 	// Confirm asks a person whether a call is made again that may have been made before; see
-	// route.Router.Confirm. Nil: nobody can be asked.
+	// route.Router.Confirm. With nil, no person can be asked.
 	Confirm func(ctx context.Context, origin route.Origin, call route.ScriptCall, rule, reason string) error
-	// Denies returns why a client may not call a saved tool any more whose durable run goes
-	// on, with the raw arguments of that call; nil if it may. A nil function: it always may.
+	// Denies returns why a client may no longer call a saved tool with a continued durable run,
+	// given the raw arguments of the call; nil if the client may. A nil function denies nothing.
 	Denies func(origin route.Origin, tool string, args []byte) error
 	// Gate decides which saved tools scripts may call; nil: all of them. Calls of
 	// upstreams' tools are decided about by Upstreams.
 	Gate Gate
 	// Flow follows the labels of answers; nil: nothing does.
 	Flow *Flow
-	// Schemas keeps the compiled schemas of upstreams' tools; nil is a new one.
+	// Schemas keeps the compiled schemas of upstreams' tools; nil is a new store.
 	Schemas *tools.Schemas
-	// Reaches keeps what scripts can call; nil is a new one.
+	// Reaches keeps the calls that scripts can make; nil is a new store.
 	Reaches *Reaches
-	// Observer sees the runs; nil: nobody does.
+	// Observer sees the runs; nil is no observer.
 	Observer Observer
 	// Listeners knows which clients get the logs of scripts; nil is none.
 	Listeners Listeners
-	// Log gets one line per run, without params or results: of level info if the
-	// run failed, otherwise debug. Nil is slog.Default().
+	// Log gets a line per run, without params or results: of level info if the run failed,
+	// otherwise debug. Nil is slog.Default().
 	Log *slog.Logger
-	// Timeout is the time limit of one run, including the time that it waits for a
-	// slot; 0 is DefaultTimeout.
+	// Timeout is the time limit of a run, including the wait for a slot; 0 is DefaultTimeout.
 	Timeout time.Duration
-	// Limits are those of one run; 0 is the sandbox's default. Saved tools can have
-	// lower ones.
+	// Limits are the limits of a run; 0 is the sandbox's default. Saved tools can have lower
+	// limits.
 	Limits sandbox.Limits
-	// Parallel is how many calls of one run may wait for answers at the same time; 0 is
+	// Parallel is how many calls of a run may wait for answers at the same time; 0 is
 	// DefaultParallel.
 	Parallel int
-	// UndoTimeout is the time limit of all calls together that undo what a failed run
-	// did; 0 is DefaultUndoTimeout.
+	// UndoTimeout is the time limit of all calls together that undo a failed run; 0 is
+	// DefaultUndoTimeout.
 	UndoTimeout time.Duration
 	// Debug puts script backtraces into errors.
 	Debug bool
-	// Calls says how much of the calls of a run is in its result.
+	// Calls is the amount of detail about a run's calls in the result.
 	Calls Detail
 	// Structured makes all results have structuredContent.
 	Structured bool
 	// Whole makes results for people and programs, not for models: structuredContent
 	// always has the result, all calls, and the whole log.
 	Whole bool
-	// Executed, if set, is called after each run of a saved tool. It must not block.
+	// Executed, if set, is called after each run of a saved tool. Executed must not block.
 	Executed func(tool string, at time.Time)
 }
 
 // Claims are the rights to continue runs; see journal.Log.
 type Claims interface {
-	// Claim takes the right to continue a run. The error is journal.ErrClaimed if somebody has
-	// it, and ErrUndecided if that is not known now.
+	// Claim takes the right to continue a run. The error is journal.ErrClaimed if a process already
+	// has the right, and ErrUndecided if the owner is not known now.
 	Claim(id string) error
-	// Release gives it back.
+	// Release gives the right back.
 	Release(id string) error
 }
 
@@ -212,10 +172,10 @@ const (
 	DefaultUndoTimeout = 10 * time.Second
 )
 
-// EvalName is the name of code that is not saved: that of the built-in tool.
+// EvalName is the name of unsaved code: the name of the built-in tool.
 const EvalName = "eval_starlark"
 
-// Composer runs composite calls. It is safe for concurrent use.
+// Composer runs composite calls. A Composer is safe for concurrent use.
 type Composer struct {
 	cfg              Options
 	progressInterval time.Duration
@@ -256,8 +216,8 @@ func New(cfg Options) *Composer {
 	return &Composer{cfg: cfg, progressInterval: progressInterval, asked: cfg.Asked, reaches: cfg.Reaches}
 }
 
-// CallTool answers a tools/call of the saved tool called name; see CallSaved. It
-// implements route.Handler.
+// CallTool answers a tools/call of the saved tool called name; see CallSaved. CallTool implements
+// route.Handler.
 func (c *Composer) CallTool(ctx context.Context, name string, call route.Call) wire.Reply {
 	def, err := c.cfg.Saved.Get(name)
 	switch {
@@ -271,7 +231,7 @@ func (c *Composer) CallTool(ctx context.Context, name string, call route.Call) w
 	return c.CallSaved(ctx, def, call)
 }
 
-// changedSince says why a saved tool that was permitted is not run.
+// changedSince returns the reason why a saved tool is not run despite a permission.
 func changedSince(name string) string {
 	return fmt.Sprintf("saved tool %q was changed after its call was permitted (call it again)", name)
 }
@@ -280,7 +240,7 @@ func changedSince(name string) string {
 func VersionOf(saved Saved, name string) string {
 	def, err := saved.Get(name)
 	if err != nil {
-		return "none" // another one than that of any tool
+		return "none" // different from the version of any tool
 	}
 	return def.Hash()
 }
@@ -295,8 +255,8 @@ func (c *Composer) CallSaved(ctx context.Context, def tools.Definition, call rou
 	return c.answer(ctx, beginning{def: def, saved: true, args: args, call: call})
 }
 
-// Eval runs code that is not saved. params is a raw JSON object, nil counts as
-// an empty object. The reply is like the reply of CallSaved.
+// Eval runs unsaved code. params is a raw JSON object, nil counts as an empty object. The reply is
+// like the reply of CallSaved.
 func (c *Composer) Eval(ctx context.Context, code string, params []byte, call route.Call) wire.Reply {
 	if params == nil {
 		params = []byte("{}")
@@ -366,8 +326,8 @@ func (r *run) unsaved(ctx context.Context, code string, params []byte) (sandbox.
 	return r.execute(ctx, limited, code, params, nil)
 }
 
-// ready waits for the guest, so that its compilation does not count against the time
-// limit of the first run.
+// ready waits for the guest, so that the compilation does not count against the time limit of the
+// first run.
 func (c *Composer) ready(ctx context.Context) *Failure {
 	select {
 	case <-c.cfg.Sandbox.Ready():
@@ -377,11 +337,11 @@ func (c *Composer) ready(ctx context.Context) *Failure {
 	}
 }
 
-// beginning describes a run that is about to begin.
+// beginning describes a run before the run begins.
 type beginning struct {
 	def        tools.Definition
-	saved      bool   // def is a saved tool; otherwise its code is not saved
-	args, meta []byte // raw; meta is for the calls that the run makes
+	saved      bool   // def is a saved tool; otherwise the code is not saved
+	args, meta []byte // raw; meta is for the calls of the run
 	call       route.Call
 	parent     *journal.Parent // the call of a script that the run answers; nil for the root of a tree
 	before     *resumed        // the run that this run continues; nil for none
@@ -389,7 +349,7 @@ type beginning struct {
 	at         *Moment         // nil: the moment of the stage, or the present
 }
 
-// newRun opens a run, and its record.
+// newRun opens a run and the record of the run.
 func (c *Composer) newRun(b beginning) (*run, *Failure) {
 	def, call, parent, before, stage := b.def, b.call, b.parent, b.before, b.stage
 	r := &run{
@@ -421,7 +381,7 @@ func (c *Composer) newRun(b beginning) (*run, *Failure) {
 			begin.Limits = r.budget.record()
 		}
 		if before.state != nil && parent == nil {
-			begin.Continues, begin.ContinuesHead = before.state.LastRecord, "" // its process died
+			begin.Continues, begin.ContinuesHead = before.state.LastRecord, "" // the process of the run before died
 		}
 	}
 	if stage != nil {
@@ -443,7 +403,7 @@ func (c *Composer) newRun(b beginning) (*run, *Failure) {
 	return r, nil
 }
 
-// agentTools returns the tools that code mentions and that only agents can call.
+// agentTools returns the tools in code that only agents can call.
 func (c *Composer) agentTools(code string) []string {
 	if c.cfg.AgentTools == nil {
 		return nil
@@ -462,7 +422,7 @@ func clientOf(origin route.Origin) journal.Client {
 	return journal.Client{Session: origin.Session().ID(), Name: name, Version: version, Token: origin.Session().TokenName()}
 }
 
-// tooDeep returns the failure for JSON of a client that is nested too deep.
+// tooDeep returns the failure for JSON of a client with too deep nesting.
 func tooDeep(what string) *Failure {
 	return &Failure{
 		Type: abi.ErrValidation, Message: fmt.Sprintf("%s: nested deeper than %d levels, a fixed limit", what, abi.MaxDepth),
@@ -470,7 +430,7 @@ func tooDeep(what string) *Failure {
 	}
 }
 
-// violation returns the failure for a value that does not match its schema.
+// violation returns the failure for a value that does not match the schema.
 func violation(what string, err error) *Failure {
 	var v *tools.ValidationError
 	if errors.As(err, &v) {

@@ -29,31 +29,31 @@ import (
 
 // Saved knows the saved tools; see tools.Store.
 type Saved interface {
-	// Get returns the saved tool with that name; the error is tools.ErrNotFound if
-	// there is none.
+	// Get returns the saved tool with the given name; the error is tools.ErrNotFound if the tool is
+	// unknown.
 	Get(name string) (tools.Definition, error)
 	List() []tools.Definition
 }
 
-// A tree is a run and the runs of all saved tools that it calls, directly or not. They
-// share one account and one time limit.
+// A tree is a run and the runs of all saved tools called by the run, directly or not. They share
+// one account and one time limit.
 type tree struct {
 	account *sandbox.Account
-	// extraCalls limits concurrent calls beyond the first one of each run. A run can always
-	// make one call, so that runs cannot block each other.
+	// extraCalls limits concurrent calls beyond the first call of each run. A run can always make a
+	// call, so that runs cannot block each other.
 	extraCalls *semaphore.Weighted
 	fuel       atomic.Uint64 // used by runs below the root
 	// checked is the fuel used for checking arguments for upstreams.
 	checked atomic.Uint64
-	// live reports that a call of an upstream was made, so that the run before cannot be
-	// continued another time.
+	// live reports that a call of an upstream was made, so that the run before cannot be continued
+	// another time.
 	live      atomic.Bool
 	behind    behind
 	called    policy.History
 	batches   atomic.Int64            // of calls, so far
-	log       *durable.Run            // of a durable run; nil for another one
+	log       *durable.Run            // of a durable run; nil for another run
 	stop      context.CancelCauseFunc // ends a durable run
-	questions *questions              // to the client; nil if it can be asked at any time
+	questions *questions              // to the client; nil if the client can be asked at any time
 	flow      *shadow.Tree            // follows the labels of answers; nil: nothing does
 	stage     Stage                   // nil unless the runs are planned or carry out a plan
 }
@@ -62,12 +62,12 @@ type tree struct {
 func (r *run) newTree(call route.Call, t *tree) *tree {
 	extra := int64(r.cfg.Parallel - 1)
 	if r.marker != "" {
-		extra = 0 // one call after the other
+		extra = 0 // calls one after the other
 	}
 	t.account, t.extraCalls = sandbox.NewAccount(r.budget.Limits, ownerOf(call)), semaphore.NewWeighted(extra)
 	t.account.AddMessage(len(call.Params))
 	if r.resumed != nil {
-		checked := r.resumed.rec.Outcome.Checked // the arguments of calls that are not made again are not checked again
+		checked := r.resumed.rec.Outcome.Checked // the arguments of calls from the record are not checked again
 		t.account.Charge(checked)
 		t.checked.Add(checked)
 	}
@@ -98,8 +98,8 @@ func (r *run) resolveSaved(call abi.ToolCall) (name string, err error) {
 	return call.Tool, &catalog.AmbiguousError{Server: abi.Composites, Name: call.Tool, Tools: found}
 }
 
-// scriptName returns the name in scripts of the upstream's tool that agents see as
-// name, such as server__tool; "" if there is none.
+// scriptName returns the name in scripts of the upstream's tool with the name for agents name, for
+// example server__tool; "" if the tool is unknown.
 func (r *run) scriptName(name string) string {
 	server, tool, ok := strings.Cut(name, "__")
 	if !ok {
@@ -112,11 +112,11 @@ func (r *run) scriptName(name string) string {
 	return server + "." + tool
 }
 
-// savedError is the error for a call of a saved tool that does not exist.
+// savedError is the error for a call of an unknown saved tool.
 type savedError struct {
 	name     string
 	nearest  []string
-	upstream string // name in scripts of the upstream's tool that agents see as that name
+	upstream string // name in scripts of the upstream's tool with this name for agents
 }
 
 func (e *savedError) Error() string {
@@ -130,12 +130,12 @@ func (e *savedError) Error() string {
 	return msg
 }
 
-// toScript is the audience of raw results in scripts. It does not depend on the
+// toScript is the audience of raw results in scripts. toScript does not depend on the
 // configuration, so that scripts behave the same with any configuration.
 var toScript = audience{structured: true, script: true}
 
-// chainTo returns the saved tools that lead to a call of one, itself the last. The error is for
-// the script.
+// chainTo returns the saved tools that lead to a call of a saved tool, with the called tool last.
+// The error is for the script.
 func (r *run) chainTo(t *stack.Request) ([]string, *abi.CallError) {
 	chain := append(slices.Clone(r.chain), t.Tool)
 	switch {
@@ -200,15 +200,15 @@ func (r *run) composite(ctx context.Context, t *stack.Request) journal.Answer {
 		child.permitted.forbidden = errors.New(t.Refused.Message)
 	}
 	answer := r.below(ctx, child, def, t)
-	child.passed() // at the latest: a child that was undoing its calls has gone on with that
+	child.passed() // at the latest: a child that was undoing calls has gone on with the undoing
 	if ofRun(ctx, t).Err() == nil && !(child.settled && stack.AnsweredBefore(t.Before)) {
 		part.finish()
 	}
 	return answer
 }
 
-// version decides which version of a saved tool answers a call: that with which a durable run
-// has begun, or the one that there is now. The error is for the script.
+// version decides which version of a saved tool answers a call: the version at the begin of a
+// durable run, or the current version. The error is for the script.
 func (r *run) version(ctx context.Context, t *stack.Request) (def, now tools.Definition, failed *abi.CallError) {
 	var version string
 	if !t.Repeats && t.Refused == nil {
@@ -238,12 +238,12 @@ func (r *run) version(ctx context.Context, t *stack.Request) (def, now tools.Def
 		if r.resumed.state == nil {
 			return def, def, t.Fail(abi.ErrPermission, fmt.Sprintf("saved tool %q was changed since the client was asked", t.Tool))
 		}
-		def = before.Definition // a durable run goes on with what it began
+		def = before.Definition // a durable run goes on with the version of its begin
 	}
 	return def, now, nil
 }
 
-// below makes the run of a saved tool, and returns its answer to the call.
+// below makes the run of a saved tool, and returns the answer to the call.
 func (r *run) below(ctx context.Context, child *run, def tools.Definition, t *stack.Request) journal.Answer {
 	child.build()
 	out, f := child.saved(child.observe(ctx), def, t.Arguments)
@@ -282,14 +282,14 @@ func (r *run) below(ctx context.Context, child *run, def tools.Definition, t *st
 	}
 	a.Err = t.Fail(f.Type, display.ClipSize(message, maxCallMessage))
 	if f.Type == abi.ErrRuntime {
-		a.Err.Type = abi.ErrTool // for its caller it is a failed tool
+		a.Err.Type = abi.ErrTool // for the caller of the run, the failure is a failed tool
 	}
 	a.Err.Details = validOrNil(f.body())
 	return a
 }
 
-// pass returns why the saved tool may not be called, nil if it may, and which version of it
-// may be; "" if that does not matter.
+// pass returns why the saved tool may not be called, nil if the call is allowed, and which version
+// of the tool may be called; "" if the version does not matter.
 func (r *run) pass(ctx context.Context, t *stack.Request) (version string, failed *abi.CallError) {
 	if r.cfg.Gate == nil {
 		return "", nil
@@ -301,7 +301,7 @@ func (r *run) pass(ctx context.Context, t *stack.Request) (version string, faile
 	}
 	defer r.tree.questions.end(asking)
 	call := r.scriptCall(t, clock, nil)
-	call.Approved = t.RunBefore() != nil || // else it would not have begun
+	call.Approved = t.RunBefore() != nil || // otherwise the run before would not have begun
 		r.tree.approved()
 	call.Version = func() string {
 		version = VersionOf(r.cfg.Saved, t.Tool)
@@ -317,7 +317,7 @@ func (r *run) pass(ctx context.Context, t *stack.Request) (version string, faile
 	return "", t.Fail(abi.ErrPermission, err.Error())
 }
 
-// child opens the run of a saved tool that this run calls.
+// child opens the run of a saved tool for a call of this run.
 func (r *run) child(chain []string, def tools.Definition, t *stack.Request, part *part) (*run, *Failure) {
 	call := route.Call{Origin: r.origin, Progress: part.reporter(t.Record)}
 	parent := &journal.Parent{Run: r.journal.ID(), Call: t.Seq()}
@@ -338,11 +338,11 @@ func (r *run) child(chain []string, def tools.Definition, t *stack.Request, part
 	if f := r.tree.flow; f != nil {
 		f.Began(child.path, child.journal.Record().Begin)
 	}
-	child.caught = r.caught || t.Caught || t.Raw // a raw result has the failure in it
+	child.caught = r.caught || t.Caught || t.Raw // a raw result contains the failure
 	child.settled = t.Repeats
 	child.keepChild(before)
 	if child.progress != nil {
-		child.progress.interval = 0 // only that of the root counts
+		child.progress.interval = 0 // only the interval of the root counts
 	}
 	return child, nil
 }
@@ -378,7 +378,7 @@ func (f *Failure) inherit(from *Failure) {
 	f.Limit, f.Value, f.Used, f.Setting, f.Queued = from.Limit, from.Value, from.Used, from.Setting, from.Queued
 }
 
-// failures holds the last failure of each saved tool that a run has called.
+// failures holds the last failure of each saved tool called by a run.
 type failures struct {
 	mu     sync.Mutex
 	byTool map[string]*Failure

@@ -9,13 +9,12 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// contentOf returns the content blocks of a script's result, text first; none if it is a
-// plain value. A result has blocks if it is one, or a list of blocks and texts. In a
-// list with a rich block, one that is more than text, other values become text, too.
-// Blocks are not changed, except that blocks of a type that the revision lacks are
-// replaced by text that describes them.
+// contentOf returns the content blocks of a script's result, text first; none for a plain value. A
+// result has blocks if the result is a block, or a list of blocks and texts. In a list with a rich
+// block, which is more than text, other values become text, too. Blocks are not changed, except
+// that blocks of a type unknown to the revision are replaced by a text description.
 func contentOf(result []byte, revision protocol.Revision) (blocks [][]byte, rich bool) {
-	if !bytes.Contains(result, []byte(`"type":"`)) { // the form in which guests write it
+	if !bytes.Contains(result, []byte(`"type":"`)) { // the form in which guests write the member
 		return nil, false
 	}
 	items := [][]byte{result}
@@ -51,8 +50,8 @@ func contentOf(result []byte, revision protocol.Revision) (blocks [][]byte, rich
 	return append(texts, others...), rich
 }
 
-// Content returns the content blocks of the result of a run, without its log, as clients get them
-// that support every kind of block.
+// Content returns the content blocks of a run's result, without the log, for clients with support
+// for every kind of block.
 func Content(result []byte) [][]byte {
 	blocks, _ := contentOf(result, protocol.Revision{})
 	if blocks != nil {
@@ -64,8 +63,8 @@ func Content(result []byte) [][]byte {
 	return [][]byte{textBlock(result)}
 }
 
-// blocksWithin returns the content blocks in the answer of a tool, which is a list of
-// them or a whole result; rich reports whether one is more than text.
+// blocksWithin returns the content blocks in the answer of a tool, which is a list of blocks or a
+// whole result; rich reports whether a block is more than text.
 func blocksWithin(value []byte) (blocks [][]byte, rich bool) {
 	if content, ok := wire.Get(value, "content"); ok {
 		value = content
@@ -83,9 +82,9 @@ func blocksWithin(value []byte) (blocks [][]byte, rich bool) {
 	return blocks, rich
 }
 
-// WithoutData returns the raw JSON of a block, a list of blocks, or a whole result, with
-// each content block that is more than text replaced by a text that describes it.
-// Models would read the data as text. Other values are not changed.
+// WithoutData returns the raw JSON of a block, a list of blocks, or a whole result, with each
+// content block that is more than text replaced by a text description. Models would read the data
+// as text. Other values are not changed.
 func WithoutData(value []byte) []byte {
 	if _, rich := blocksWithin(value); !rich {
 		return value
@@ -164,8 +163,8 @@ func supports(kind string, revision protocol.Revision) bool {
 	return revision.IsZero() || !ok || revision.Has(feature)
 }
 
-// blockType returns the type of a content block; "" if raw is not one. A block has all
-// required members of its type, and a text block has no unknown members.
+// blockType returns the type of a content block; "" if raw is no content block. A block has all
+// required members of the type, and a text block has no unknown members.
 func blockType(raw []byte) string {
 	if !wire.IsObject(raw) {
 		return ""
@@ -192,7 +191,7 @@ func blockType(raw []byte) string {
 	return kind
 }
 
-// replacement returns the text that replaces a block that a client does not know.
+// replacement returns the text for a block of a kind unknown to a client.
 func replacement(kind string, raw []byte) string {
 	if kind == "resource_link" {
 		uri, _ := wire.GetString(raw, "uri")

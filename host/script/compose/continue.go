@@ -13,10 +13,10 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/script/sandbox"
 )
 
-// GuestError says that a run needs another version of the sandbox's program than this process
-// has.
+// GuestError reports that a run needs another version of the sandbox's program than the version of
+// this process.
 type GuestError struct {
-	Run, Guest string // ids of the run and of the guest that it needs
+	Run, Guest string // ids of the run and of the guest for the run
 }
 
 func (e *GuestError) Error() string {
@@ -31,16 +31,15 @@ func CanContinue(state *durable.State) error {
 	return nil
 }
 
-// Continue goes on with a durable run that this process has taken, on the goroutine of the
-// caller, in the context of durable.Runs.Go. origin stands for the client that had called the
-// tool. The reply is that of CallSaved. If ctx has ended before the run did, others can take
-// it.
+// Continue goes on with a durable run taken by this process, on the goroutine of the caller, in the
+// context of durable.Runs.Go. origin stands for the client that had called the tool. The reply is
+// the reply of CallSaved. If ctx ends before the run, other processes can take the run.
 //
-// The script, its arguments, its limits and its time are those with which the run began.
-// Whatever can forbid a call counts as it is now, and the permissions that the tool has now
-// count together with those that it had.
+// The script, the arguments, the limits and the time are unchanged since the begin of the run.
+// Rules that can forbid a call count in their current form, and the tool's current permissions
+// count together with the earlier permissions.
 func (c *Composer) Continue(ctx context.Context, cancel context.CancelCauseFunc, log *durable.Run, state *durable.State, origin route.Origin) wire.Reply {
-	if state.Over { // only its log was left
+	if state.Over { // only the log of the run was left
 		return wire.Reply{Result: c.giveUp(ctx, log, log.Close, "it has ended")}
 	}
 	if f := c.ready(ctx); f != nil {
@@ -81,8 +80,8 @@ func (c *Composer) giveUp(ctx context.Context, log *durable.Run, settle func(con
 	return (&Failure{Type: abi.ErrCancelled, Message: fmt.Sprintf("run %s does not go on in this process: %s", log.ID(), why)}).Result()
 }
 
-// CancelOpen ends a durable run that this process has taken without going on with it: nothing
-// is undone. It is for runs with which this program cannot go on. The reply says so.
+// CancelOpen ends a durable run taken by this process without going on: no call is undone.
+// CancelOpen is for runs that this program cannot continue. The reply says so.
 func (c *Composer) CancelOpen(ctx context.Context, log *durable.Run, state *durable.State) (wire.Reply, error) {
 	begin := state.Record.Begin
 	begin.Continues, begin.ContinuesHead = state.LastRecord, ""
