@@ -12,8 +12,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// Entry returns a saved tool for the catalog. Its annotations follow from those of the
-// tools that it may call, and from their lists.
+// Entry returns a saved tool for the catalog. The annotations of the tool follow from the
+// annotations and lists of the tools in its permissions.
 func Entry(def tools.Definition) catalog.Entry {
 	e := catalog.Entry{Name: def.Name, Definition: ToolDefinition(def, permissions.Worst)}
 	if !def.Permissions.Of(def.Code) {
@@ -28,8 +28,8 @@ func Entry(def tools.Definition) catalog.Entry {
 	return e
 }
 
-// DefinitionWith returns the tool definition of a saved tool with the annotations that follow
-// from the tools of these servers.
+// DefinitionWith returns the tool definition of a saved tool with the annotations derived from the
+// tools of the given servers.
 func DefinitionWith(def tools.Definition, servers permissions.Servers) []byte {
 	if !def.Permissions.Of(def.Code) {
 		return ToolDefinition(def, permissions.Worst)
@@ -39,16 +39,16 @@ func DefinitionWith(def tools.Definition, servers permissions.Servers) []byte {
 	}))
 }
 
-// ToolDefinition returns the MCP tool definition of a saved tool, as agents see it, with
-// these annotations.
+// ToolDefinition returns the MCP tool definition of a saved tool, as agents see the tool, with
+// annotations from hints.
 //
-// The structuredContent of a result must match an advertised outputSchema (MCP
-// 2025-11-25, server/tools). Ours is {result, logs, executionTime, toolCalls}, so the
-// advertised schema describes that, with the tool's own schema for result. There is
-// content instead of result if the script returned content blocks, and error if it
-// failed: the official TypeScript client also checks errors against the schema. A
-// schema with references from its root ("#/$defs/x") would not work inside another
-// one, and is not advertised; results are still checked against it.
+// The structuredContent of a result must match an advertised outputSchema (MCP 2025-11-25,
+// server/tools). The structuredContent of a saved tool is {result, logs, executionTime, toolCalls},
+// so the advertised schema describes this object, with the tool's own schema for result. The member
+// content replaces result if the script returned content blocks, and error is present if the script
+// failed: the official TypeScript client also checks errors against the schema. A schema with
+// references from its root ("#/$defs/x") would not work inside another schema, and is not
+// advertised; results are still checked against the schema.
 func ToolDefinition(def tools.Definition, hints permissions.Hints) []byte {
 	var o wire.Object
 	o.Text("name", def.Name)
@@ -67,7 +67,7 @@ func advertisedOutput(schema []byte) []byte {
 	}
 	var properties, root wire.Object
 	if dialect, ok := wire.Get(schema, "$schema"); ok {
-		// Only the root of a document may have it.
+		// Only the root of a document may have $schema.
 		if inner, err := wire.Delete(schema, "$schema"); err == nil {
 			root.Raw("$schema", dialect)
 			schema = inner
@@ -86,13 +86,13 @@ func advertisedOutput(schema []byte) []byte {
 	return root.Bytes()
 }
 
-// embeddable reports whether schema has the same meaning inside another schema: it has
-// no reference to itself by JSON pointer.
+// embeddable reports whether schema has the same meaning inside another schema: no reference by
+// JSON pointer within the schema.
 func embeddable(schema []byte) bool {
 	d := jsontext.NewDecoder(bytes.NewReader(schema), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	for {
 		tok, err := d.ReadToken()
-		if err != nil { // io.EOF, or an error that the compiler of the schema reports
+		if err != nil { // io.EOF, or an error for the compiler of the schema to report
 			return true
 		}
 		if tok.Kind() != '"' {

@@ -12,22 +12,22 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// drift is a tool whose definition is not what it was when a saved tool was saved.
+// drift is a tool whose definition has changed since a saved tool was saved.
 type drift struct {
 	target string
-	mode   pins.Mode // what is done about it
-	now    string    // its digest
+	mode   pins.Mode // the reaction to the change
+	now    string    // the digest of the current definition
 }
 
-// comparesDefinitions reports whether definitions are compared with those that the tool of a
-// grant was saved for.
+// comparesDefinitions reports whether definitions are compared with the definitions for which the
+// tool of a grant was saved.
 func (p *permitted) comparesDefinitions(g grant) bool {
 	return g.listed && p.cfg.Definitions != nil && !p.cfg.Mocked
 }
 
-// seen returns the permissions of a grant after looking at the definitions of a server's
-// tools at which nobody has looked since the tool was imported. They are trusted as they are
-// now, and written down. The permissions are the old ones if the server has not started yet.
+// seen returns the permissions of a grant after looking at the definitions of a server's tools that
+// have not been looked at since the tool was imported. The current definitions are trusted, and
+// written down. The permissions are the old ones if the server has not started yet.
 func (p *permitted) seen(g grant, server string) *tools.Permissions {
 	if p.cfg.See == nil || p.cfg.Catalog.Remembered(server) {
 		return g.Permissions
@@ -55,8 +55,8 @@ func (p *permitted) seenAll(g grant) grant {
 	return g
 }
 
-// drifted returns how a tool differs from what it was when the tool of the grant was saved;
-// nil if it does not, or nobody wants to know.
+// drifted returns how a tool differs from the definition at the time when the tool of the grant was
+// saved; nil for no difference, or if changes are ignored.
 func (p *permitted) drifted(g grant, server, tool string) *drift {
 	if !p.comparesDefinitions(g) {
 		return nil
@@ -90,8 +90,8 @@ func (p *permitted) drifted(g grant, server, tool string) *drift {
 	return d
 }
 
-// pinMode returns what is done about changes of a server's tools. For saved tools it is the
-// strictest of what is done for the servers that the tool of the grant may call.
+// pinMode returns the reaction to changes of a server's tools. For saved tools the result is the
+// strictest mode of the servers in the permissions of the grant's tool.
 func (p *permitted) pinMode(g grant, server string) pins.Mode {
 	if server != tools.SavedServer {
 		return p.cfg.Definitions.PinMode(server)
@@ -109,7 +109,7 @@ func (p *permitted) pinMode(g grant, server string) pins.Mode {
 	return mode
 }
 
-// text says what has changed and what to do.
+// text describes the change and the remedy.
 func (d *drift) text(g grant) string {
 	what := "has changed since"
 	if _, known := g.Definitions[d.target]; !known {
@@ -118,15 +118,15 @@ func (d *drift) text(g grant) string {
 	return fmt.Sprintf("the definition of %s %s saved tool %q was saved (look at it, and save the tool again)", display.Line(d.target, 200), what, g.tool)
 }
 
-// checkDrift returns why the run may not begin, because of definitions that have changed.
-// Servers that have not started yet are looked at when they are called.
+// checkDrift returns why the run may not begin, because of changed definitions. Servers before
+// their start are looked at when they are called.
 func (p *permitted) checkDrift(g grant) *Failure {
 	if !p.comparesDefinitions(g) {
 		return nil
 	}
 	for _, target := range slices.Sorted(maps.Keys(g.Definitions)) {
 		if p.cfg.Hides != nil && p.cfg.Hides(target) {
-			continue // it cannot be called
+			continue // the tool cannot be called
 		}
 		server, tool, _ := strings.Cut(target, ".")
 		d := p.drifted(g, server, tools.Literal(tool))
@@ -148,7 +148,7 @@ func (p *permitted) warnOfDrift(d *drift, g grant) {
 	}
 }
 
-// maxWarned bounds what is remembered of warnings.
+// maxWarned bounds the remembered warnings.
 const maxWarned = 1000
 
 // first reports whether a warning is new.

@@ -16,24 +16,24 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// A run of a durable tool goes on if its process dies. Package durable keeps its log. Another
-// process reads it and continues the run as if the client had answered (resume.go): the
-// script runs again from its beginning and gets the recorded answers, and then it goes on.
-// In contrast to a run that asked the client, the log has no end, and a call without an answer
-// may have been made.
+// A run of a durable tool goes on if the process of the run dies. Package durable keeps the log of
+// the run. Another process reads the log and continues the run as if the client had answered
+// (resume.go): the script runs again from the beginning and gets the recorded answers, and then
+// goes on. In contrast to a run that asked the client, the log has no end, and a call without an
+// answer may have been made.
 
-// IdempotencyKey is the member of a call's _meta that is the same if a durable run makes the
+// IdempotencyKey is the member of a call's _meta with the same value if a durable run makes the
 // call again.
 const IdempotencyKey = "io.github.mcp-metatool/idempotencyKey"
 
-// leaveTime bounds what is left to do when a run ends in this process.
+// leaveTime bounds the remaining work when a run ends in this process.
 const leaveTime = 2 * time.Second
 
-// isDurable reports whether a run of a tool that a client calls is to be durable.
+// isDurable reports whether a run of a tool for a client is to be durable.
 func (c *Composer) isDurable(def tools.Definition) bool { return def.Durable && c.cfg.Durable != nil }
 
-// answerDurable is answer for a durable run. If the client goes away, the run goes on. Only
-// if the client cancels it, it ends.
+// answerDurable is answer for a durable run. If the client goes away, the run goes on. The run ends
+// early only if the client cancels the request.
 func (r *run) answerDurable(ctx context.Context, b beginning) wire.Reply {
 	about := durable.About{}
 	if b.call.Origin != nil {
@@ -74,7 +74,7 @@ func (r *run) answerDurable(ctx context.Context, b beginning) wire.Reply {
 	if endsRun(context.Cause(ctx)) {
 		return <-done
 	}
-	return wire.Reply{Result: contextFailure(ctx).Result()} // nobody reads it
+	return wire.Reply{Result: contextFailure(ctx).Result()} // no client reads the reply
 }
 
 // elsewhere returns the reply to a client that waits for a run which goes on in another process.
@@ -82,8 +82,8 @@ func elsewhere(why error) wire.Reply {
 	return wire.Reply{Result: (&Failure{Type: abi.ErrCancelled, Message: why.Error()}).Result(), Elsewhere: true}
 }
 
-// endsRun reports whether the end of a request ends its durable run: the client does not want
-// it any more. Otherwise the client, or this process, is gone.
+// endsRun reports whether the end of a request ends its durable run: the client no longer wants the
+// result. Otherwise the client, or this process, is gone.
 func endsRun(cause error) bool {
 	var cancelled *wire.CancelledError
 	var otherwise *otherwiseError
@@ -112,7 +112,7 @@ func (r *run) durable(ctx context.Context, cancel context.CancelCauseFunc, log *
 	return r.finish(ctx, out, f)
 }
 
-// left returns why a durable run goes on in another process, nil if it does not.
+// left returns why a durable run goes on in another process, nil if the run stays here.
 func (t *tree) left() error {
 	if t.log == nil {
 		return nil
@@ -120,8 +120,8 @@ func (t *tree) left() error {
 	return context.Cause(t.log.Left())
 }
 
-// settleLog removes the log of a durable run that has ended, or gives the run back. kept says why
-// other replicas may not have its record; nil if they have.
+// settleLog removes the log of an ended durable run, or gives the run back. kept is the reason why
+// other replicas may not have the record; nil if they have.
 func (r *run) settleLog(ctx context.Context, kept error) {
 	log := r.tree.log
 	if log == nil {
@@ -143,7 +143,7 @@ func (r *run) settleLog(ctx context.Context, kept error) {
 	}
 }
 
-// continues reports whether the run goes on with a durable one, whose log has what that did.
+// continues reports whether the run goes on with a durable run, whose log has the earlier calls.
 func (r *run) continues() bool { return r.resumed != nil && r.resumed.state != nil }
 
 // keepChild notes that a saved tool is run in a durable run.
@@ -161,11 +161,11 @@ func (r *run) keepChild(before *resumed) {
 	r.tree.log.Keep(func(l *journal.Lines) { l.Begin(rec.ID, rec.Start, &rec.Begin) })
 }
 
-// book is the log of a durable run. It is a second record of the calls, with which another process
-// can go on.
+// book is the log of a durable run: a second record of the calls, with which another process can go
+// on.
 type book struct{ *run }
 
-// books returns what is written along with the record of the run.
+// books returns the books written along with the record of the run.
 func (r *run) books() []stack.Book {
 	if r.tree.log == nil {
 		return nil
@@ -190,24 +190,24 @@ func (r book) Answered(ctx context.Context, t *stack.Request) {
 	if r.settled || r.continues() && stack.AnsweredBefore(t.Before) {
 		return
 	}
-	if r.tree.flow.Denied() && !t.Undoes { // who goes on with the run decides about it again
+	if r.tree.flow.Denied() && !t.Undoes { // the process that goes on with the run decides about the call again
 		return
 	}
 	rec := t.Record.Record()
-	if !stack.AnsweredBefore(&rec) { // the run ends, and the answer with it
+	if !stack.AnsweredBefore(&rec) { // the run ends, and the answer with the run
 		return
 	}
-	_ = r.tree.log.Answer(ctx, r.logID, &rec) // the run ends if it fails
+	_ = r.tree.log.Answer(ctx, r.logID, &rec) // the run ends if Answer fails
 }
 
-// Registered notes a compensation that the script has registered.
+// Registered notes a compensation registered by the script.
 func (r book) Registered(u journal.UndoRecord, t *stack.Request) {
 	if undoOf(t) == nil || !r.continues() {
 		r.tree.log.Keep(func(l *journal.Lines) { l.Undo(r.logID, &u) })
 	}
 }
 
-// Undoing writes which compensations are made now. Nothing is undone if that fails.
+// Undoing writes which compensations are made now. Nothing is undone if writing fails.
 func (r book) Undoing(ctx context.Context, e *stack.Ending, all []stack.Request) error {
 	if r.settled || r.resumed.undoing(r.logID) != nil {
 		return nil
@@ -220,7 +220,7 @@ func (r book) Undoing(ctx context.Context, e *stack.Ending, all []stack.Request)
 	return r.tree.log.Undoing(ctx, r.logID, u)
 }
 
-// leftRow leaves the compensations of a durable run to the process that goes on with it.
+// leftRow leaves the compensations of a durable run to the process that goes on with the run.
 type leftRow struct {
 	stack.Pass
 	r *run
@@ -234,12 +234,12 @@ func (l *leftRow) Call(ctx context.Context, t *stack.Request) stack.Answer {
 	return answer
 }
 
-// intend writes that a call is about to be sent. The error is for the call, which is not made.
+// intend writes the intention to send a call. The error is for the call, which is not made.
 func (r *run) intend(ctx context.Context, t *stack.Request) error {
 	return r.tree.log.Intend(ctx, r.logID, t.Seq(), t.Server, t.Tool, t.Arguments)
 }
 
-// callMeta returns the _meta of a call, with its idempotency key in a durable run.
+// callMeta returns the _meta of a call, with an idempotency key in a durable run.
 func (r *run) callMeta(t *stack.Request) []byte {
 	meta := joinMeta(r.meta, t.Meta)
 	if r.tree.log == nil || t.Record == nil {
@@ -250,7 +250,7 @@ func (r *run) callMeta(t *stack.Request) []byte {
 	return joinMeta(meta, key.Bytes())
 }
 
-// doubtError says that it is not known whether a call was made before the process died.
+// doubtError reports that a call may or may not have been made before the process died.
 type doubtError struct {
 	server, tool string
 	undo         bool // the compensations are made
@@ -262,13 +262,13 @@ func (e *doubtError) Error() string {
 	return text + e.why
 }
 
-// doubtful reports whether it is not known if a call was made.
+// doubtful reports whether a call may or may not have been made.
 func (r *run) doubtful(t *stack.Request) bool {
 	return t.Before != nil && !stack.AnsweredBefore(t.Before) && r.continues() && r.resumed.state.InDoubt(r.logID, t.Seq())
 }
 
-// settleDoubt decides what becomes of a call that may have been made. If the tool is idempotent,
-// it is made again. The error is for the call, which is not made, and ends the run.
+// settleDoubt decides about a call that may have been made. A call of an idempotent tool is made
+// again. The error is for the call, which is not made, and ends the run.
 func (r *run) settleDoubt(ctx context.Context, t *stack.Request) *abi.CallError {
 	if r.isIdempotent(t) {
 		return nil
@@ -294,14 +294,14 @@ func (r *run) settleDoubt(ctx context.Context, t *stack.Request) *abi.CallError 
 	return t.Fail(abi.ErrCancelled, NotMade)
 }
 
-// repeats reports whether a call got its answer before the process of a durable run died. A
-// saved tool is run again then, but only to find its compensations.
+// repeats reports whether a call got an answer before the process of a durable run died. A saved
+// tool is then run again, but only to find the compensations.
 func (r *run) repeats(t *stack.Request) bool {
 	return r.settled || r.continues() && stack.AnsweredBefore(t.Before)
 }
 
-// began reports whether the process of a durable run died while a saved tool ran for it. The tool
-// is run again, even if it may not be called any more, since its compensations must be known.
+// began reports whether the process of a durable run died while a saved tool ran for t. The tool is
+// run again, even if the tool may no longer be called, since the compensations must be known.
 func (r *run) began(t *stack.Request) bool {
 	return r.continues() && t.Server == abi.Composites && t.RunBefore() != nil
 }
@@ -319,19 +319,20 @@ func (r *run) isIdempotent(t *stack.Request) bool {
 	return r.cfg.Idempotent != nil && r.cfg.Idempotent(t.Server, t.Tool)
 }
 
-// askInDoubt asks a person whether a call is made again. The error says why it is not.
+// askInDoubt asks a person whether a call is made again. The error is the reason why not.
 func (r *run) askInDoubt(ctx context.Context, t *stack.Request) error {
 	if r.cfg.Confirm == nil {
 		return errors.New("nobody can be asked")
 	}
-	// The name of the rule is that of this one call, so that a remembered answer is for no other.
+	// The name of the rule is specific to this call, so that a remembered answer is for no other
+	// call.
 	rule := "in doubt " + r.tree.log.Key(r.logID, t.Seq())
 	return r.cfg.Confirm(ctx, r.origin, r.scriptCall(t, nil, nil), rule,
 		"the process that made the run died, and it is not known whether the call was made; allow makes it again")
 }
 
-// undoing returns the compensations that the process before had begun to make for a run; nil
-// if it had not.
+// undoing returns the compensations that the process before had begun to make for a run; nil for
+// none.
 func (s *resumed) undoing(run string) *durable.Undoing {
 	if s == nil || s.state == nil {
 		return nil
@@ -339,15 +340,15 @@ func (s *resumed) undoing(run string) *durable.Undoing {
 	return s.state.Undoing(run)
 }
 
-// failedBefore returns the failure of a run whose process died when it undid what the run did,
-// and makes the compensations known. It is nil for another run.
+// failedBefore returns the failure of a run whose process died while undoing the run's calls, and
+// makes the compensations known. The failure is nil for another run.
 func (r *run) failedBefore() (sandbox.Outcome, *Failure) {
 	u := r.resumed.undoing(r.logID)
 	if u == nil {
 		return sandbox.Outcome{}, nil
 	}
-	// The record of this run has what the script did, too, and so the compensations have the
-	// same numbers as before.
+	// The record of this run has the script's calls, too, and so the compensations have the same
+	// numbers as before.
 	for i := range r.resumed.rec.Calls {
 		c := &r.resumed.rec.Calls[i]
 		if c.Undo {
@@ -371,19 +372,20 @@ func (r *run) failedBefore() (sandbox.Outcome, *Failure) {
 	r.undoing.take()
 	r.undoing.add(calls)
 	f := recordedFailure(u.Failure)
-	f.recorded = nil // what becomes of the compensations is added
+	f.recorded = nil // the outcomes of the compensations are added
 	return sandbox.Outcome{Fuel: u.Fuel}, f
 }
 
-// dropUndone drops the compensations of a saved tool that had answered its caller, if it made
-// them itself. Otherwise its caller takes them over, as before.
+// dropUndone drops the compensations of a saved tool that had answered its caller, if the tool made
+// them itself. Otherwise the caller takes the compensations over, as before.
 func (r *run) dropUndone() {
 	if r.resumed.undoing(r.logID) != nil {
 		r.undoing.take()
 	}
 }
 
-// undoneBefore returns the record of the next compensation in the log; nil if it was not made.
+// undoneBefore returns the record of the next compensation in the log; nil if the compensation was
+// not made.
 func (s *resumed) undoneBefore() *journal.CallRecord {
 	if s == nil || s.state == nil {
 		return nil

@@ -11,37 +11,37 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// Failure is an error as clients see it: its class, a message, and details.
+// Failure is an error as clients see it: a class, a message, and details.
 type Failure struct {
 	Type    abi.ErrorType
 	Message string
 
-	// The details; those that are zero are left out.
+	// The details; zero members are left out.
 
 	Position     *abi.Position     // in the script
-	Server, Tool string            // the call that failed
+	Server, Tool string            // the failed call
 	Upstream     []byte            // raw JSON: the server's details
-	Limit        string            // the limit that was reached
+	Limit        string            // the limit reached
 	Value        float64           // of the limit: bytes, seconds, units of fuel or a number
-	Used         float64           // what was used or requested, in the same unit
-	Setting      string            // raises the limit; "" if it is fixed
-	Queued       float64           // seconds of waiting for a slot, if that matters
+	Used         float64           // the amount used or requested, in the same unit
+	Setting      string            // raises the limit; "" for a fixed limit
+	Queued       float64           // seconds of waiting for a slot, if the wait matters
 	Fuel         uint64            // used by the run
 	Violations   []tools.Violation // of a schema
 	Nearest      []string          // names that may have been meant
-	Compensation []undoOutcome     // the outcomes of the calls that undo what the run did
+	Compensation []undoOutcome     // the outcomes of the compensations of the run
 	Run          string            // id of the run, where the log says more
-	Reason       string            // what has ended the run, if a program should know it
-	Data         []byte            // raw JSON: the details that the script gave its error
+	Reason       string            // the cause of the run's end, if a program should know the cause
+	Data         []byte            // raw JSON: the details from the script's error
 	Stack        string            // script backtrace; debug mode only
 
-	recorded []byte // body as it is in a record; nil otherwise
+	recorded []byte // body as stored in a record; nil otherwise
 }
 
-// Error returns the message with its class.
+// Error returns the message with the class.
 func (f *Failure) Error() string { return string(f.Type) + " error: " + f.Message }
 
-// addDetails adds the guest's details of an error, such as its position.
+// addDetails adds the guest's details of an error, for example the position.
 func (f *Failure) addDetails(e *abi.Error, debug bool) {
 	if e == nil {
 		return
@@ -57,8 +57,8 @@ func (f *Failure) addDetails(e *abi.Error, debug bool) {
 	}
 }
 
-// Text returns the failure for readers: the message, the place with its source line,
-// and each violation.
+// Text returns the failure for readers: the message, the place with the source line, and each
+// violation.
 func (f *Failure) Text() string {
 	var b strings.Builder
 	b.WriteString(f.Error())
@@ -89,10 +89,10 @@ func (f *Failure) Text() string {
 	return b.String()
 }
 
-// maxShownViolations limits the violations in a failure's text; its details have all.
+// maxShownViolations limits the violations in a failure's text; the details have all violations.
 const maxShownViolations = 100
 
-// maxListedMessage limits the message of a compensation that failed, in bytes.
+// maxListedMessage limits the message of a failed compensation, in bytes.
 const maxListedMessage = 1 << 10
 
 // maxSourceLine limits how much of a source line is shown, in code points.
@@ -105,8 +105,8 @@ func writePosition(b *strings.Builder, p *abi.Position) {
 	}
 }
 
-// Excerpt returns a line of source with a caret under a column (from 1, in code points).
-// Of a long line it shows only the part around the caret.
+// Excerpt returns a line of source with a caret under a column (from 1, in code points). Of a long
+// line Excerpt shows only the part around the caret.
 func Excerpt(source string, column int) string {
 	var b strings.Builder
 	line, column := []rune(source), max(1, column)
@@ -179,7 +179,7 @@ func (f *Failure) body() []byte {
 	return body.Bytes()
 }
 
-// Result returns the isError CallToolResult of a failure that belongs to no run.
+// Result returns the isError CallToolResult of a failure outside of a run.
 func (f *Failure) Result() []byte {
 	var structured wire.Object
 	structured.Raw("error", f.body())

@@ -21,22 +21,22 @@ import (
 // Session and Odd must be set.
 type Flow struct {
 	flow.Settings
-	// Sandbox runs the shadows. It has slots and waiting of its own, so that shadows never take
-	// those of runs.
+	// Sandbox runs the shadows. Shadows have their own slots and queue, so that shadows never take
+	// the slots of runs.
 	Sandbox func() (Sandbox, error)
 	Slots   *shadow.Slots
 	// Definitions returns the definitions of tools as they are now. They stay so.
 	Definitions func() func(server, tool string) []byte
-	// Inherited returns the labels that servers got in earlier runs, and Keep adds some.
+	// Inherited returns the labels of servers from earlier runs, and Keep adds some.
 	Inherited func(ctx context.Context) (map[string]flow.Labels, error)
 	Keep      func(ctx context.Context, server string, set flow.Labels) error
-	// Odd is that of flow.Rules.
+	// Odd is the Odd of flow.Rules.
 	Odd func(server string, ifc []byte)
-	// Session returns what is remembered of the session of an origin; nil for none.
+	// Session returns the memory of the session of an origin; nil for none.
 	Session func(o route.Origin) shadow.Session
 }
 
-// followed returns what follows the run, which is the root of its tree; nil if nothing does.
+// followed returns the shadow.Tree that follows the run, the root of its tree; nil for none.
 func (r *run) followed(ctx context.Context) *shadow.Tree {
 	f := r.cfg.Flow
 	if f == nil || r.replay != nil {
@@ -55,7 +55,7 @@ func (r *run) followed(ctx context.Context) *shadow.Tree {
 	}
 	if r.tree.stage != nil {
 		o.Planned = r.tree.approved
-		o.Unsure = rec.Plan != nil && rec.Plan.Applies != "" // its answers were read before, with labels or not
+		o.Unsure = rec.Plan != nil && rec.Plan.Applies != "" // the answers of the plan were read before, with labels or not
 	}
 	if r.cfg.Saved != nil {
 		o.Saved = r.cfg.Saved.Get
@@ -91,8 +91,8 @@ func (r *run) admitBatch(ctx context.Context, targets []stack.Request) *abi.Call
 	return nil
 }
 
-// admit lets information flow decide about a batch, and returns whether its calls may be made.
-// The error is for all of them.
+// admit lets information flow decide about a batch, and returns whether the calls may be made. The
+// error is for all calls.
 func (r *run) admit(ctx context.Context, targets []stack.Request, undo bool) *abi.CallError {
 	t := r.tree.flow
 	if t == nil || r.replay != nil {
@@ -110,7 +110,7 @@ func (r *run) admit(ctx context.Context, targets []stack.Request, undo bool) *ab
 	permit, denied := func() (shadow.Permit, *shadow.Denial) {
 		if t.Active() != 0 {
 			defer r.deciding(nil)()       // the time of shadows is their own
-			r.tree.account.AddWorkers(-1) // it waits for them
+			r.tree.account.AddWorkers(-1) // the worker waits for the shadows
 			defer r.tree.account.AddWorkers(1)
 		}
 		return t.Admit(ctx, b)
@@ -132,7 +132,7 @@ func (r *run) admit(ctx context.Context, targets []stack.Request, undo bool) *ab
 	return nil
 }
 
-// asks returns the function that asks a person about a call; nil if nobody can be asked.
+// asks returns the function that asks a person about a call; nil if no person can be asked.
 func (r *run) asks(t *stack.Request) func(ctx context.Context, rule, reason string) error {
 	if r.cfg.Confirm == nil {
 		return nil
@@ -155,8 +155,8 @@ func (r *run) asks(t *stack.Request) func(ctx context.Context, rule, reason stri
 	}
 }
 
-// principal returns who shares shadows with others: the principal of the client, or its session if
-// it has none; nil without a client.
+// principal returns the owner of shared shadows: the principal of the client, or its session
+// without a principal; nil without a client.
 func (r *run) principal() any {
 	if r.origin == nil {
 		return nil
@@ -180,7 +180,7 @@ func (r *run) playShadow(ctx context.Context, begin journal.Begin, tape *shadow.
 	c := New(Options{Sandbox: box, Log: discarded, Limits: r.cfg.Limits})
 	var owner any
 	if r.origin != nil {
-		owner = route.BudgetKey(r.origin.Session()) // that of the run
+		owner = route.BudgetKey(r.origin.Session()) // the owner of the run
 	}
 	rec, err := c.replay(ctx, ReplayRun{Begin: begin, Recording: &shadowRecording{r, tape}}, owner, func(own *sandbox.Account) {
 		tape.WhileWaiting(own.AddWorkers)
@@ -208,7 +208,8 @@ func (r *run) resolveForShadow(call abi.ToolCall) (server, tool string, failed *
 // maxSources limits the saved tools whose literals count.
 const maxSources = 50
 
-// sources returns the code of saved tools that a script mentions, and that these mention.
+// sources returns the code of saved tools named in a script, and of saved tools named in their
+// code.
 func (r *run) sources(code string) []string {
 	if r.cfg.Saved == nil || !strings.Contains(code, abi.Composites) {
 		return nil
@@ -229,19 +230,19 @@ func (r *run) sources(code string) []string {
 	return found
 }
 
-// targets returns the targets that the script may call, with those of the saved tools that it may
-// call.
+// targets returns the targets that the script may call, with the targets of the saved tools among
+// them.
 func (r *run) targets(ctx context.Context) []string {
 	from := r.permissionSource()
 	from.Servers, from.Hides = nil, nil
 	p, _, err := from.Derive(ctx, r.journal.Record().Definition)
-	if err != nil || len(p.Unresolved) > 0 { // it could be any
+	if err != nil || len(p.Unresolved) > 0 { // the target could be any
 		return []string{"*"}
 	}
 	return p.Calls
 }
 
-// shadowChild returns the input of a saved tool that a shadow runs.
+// shadowChild returns the input of a saved tool in a shadow.
 func (r *run) shadowChild(def tools.Definition, params, meta []byte) journal.Begin {
 	b := r.Composer.budget(def.Limits)
 	return journal.Begin{
@@ -294,7 +295,7 @@ func (s *shadowRecording) Undo(request abi.ToolCall) (server, tool string, faile
 	return s.tape.Undo(request)
 }
 
-// Undoing says that a script has failed and that its compensations follow.
+// Undoing reports that a script has failed and that the compensations follow.
 func (s *shadowRecording) Undoing(f *Failure) { s.tape.Undoing(f.Type) }
 
 // Compensation implements Recording.
@@ -318,8 +319,8 @@ func ifcMeta(set flow.Labels) []byte {
 	return o.Bytes()
 }
 
-// tell notes that the client is given something with the labels of this moment, or with others,
-// and returns them.
+// tell notes a message to the client with the current labels, or with more labels, and returns the
+// labels.
 func (r *run) tell(more flow.Labels) flow.Labels {
 	set := r.tree.flow.Active() | more
 	if set != 0 {
@@ -337,7 +338,7 @@ func (r *run) labelSession(set flow.Labels) {
 }
 
 // childMoment returns the time and the seed for the run of a saved tool if they must not depend on
-// when it is called; nil otherwise.
+// the time of the call; nil otherwise.
 func (r *run) childMoment(t *stack.Request) *Moment {
 	f := r.tree.flow
 	if f.Active() == 0 || r.tree.stage != nil {

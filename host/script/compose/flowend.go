@@ -14,11 +14,11 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/script/compose/shadow"
 )
 
-// discarded is the log of shadows: theirs is that of the run.
+// discarded is the log of shadows: a shadow's log equals the log of the run.
 var discarded = slog.New(slog.DiscardHandler)
 
-// conclude finds out which labels the result of the run has. end is how it ended, f its failure;
-// nil if it succeeded.
+// conclude finds out which labels the result of the run has. end is the outcome of the run, f the
+// failure; nil if the run succeeded.
 func (r *run) conclude(ctx context.Context, end journal.Outcome, f *Failure) *shadow.Conclusion {
 	t := r.tree.flow
 	if t == nil || r.replay != nil {
@@ -36,9 +36,9 @@ func (r *run) conclude(ctx context.Context, end journal.Outcome, f *Failure) *sh
 	return &c
 }
 
-// isOver reports whether a run whose context has ended with that cause is over: it does not go on
-// with the answer to a question, in another process, or after a restart. At a shutdown, there is no
-// time to find anything out.
+// isOver reports whether a run whose context has ended with the given cause is over: the run does
+// not go on with the answer to a question, in another process, or after a restart. At a shutdown,
+// no time is left to find anything out.
 func isOver(cause error) bool {
 	for _, other := range []error{errAsks, durable.ErrLost, durable.ErrSuspended, wire.ErrClosed} {
 		if errors.Is(cause, other) {
@@ -48,12 +48,12 @@ func isOver(cause error) bool {
 	return true
 }
 
-// labelled is what a result says about its labels.
+// labelled is the information about labels in a result.
 type labelled struct {
 	carried flow.Labels
 	known   bool // the run had labelled answers: without, nothing is said
-	// cut leaves out what no shadow was compared with: the calls of the run, its fuel, memory
-	// and time.
+	// cut leaves out the figures without a comparison with a shadow: the calls of the run, the
+	// fuel, the memory and the time.
 	cut bool
 }
 
@@ -73,25 +73,23 @@ func (r *run) withheld() *denied {
 	return &denied{run: r.journal.ID(), Denial: *r.concluded.Denied, carried: r.concluded.Carried}
 }
 
-// denied is the reply for a run that information flow has ended: it has nothing of the run but its
-// id.
+// denied is the reply for a run ended by information flow: nothing of the run but the id.
 type denied struct {
 	shadow.Denial
 	run     string
 	carried flow.Labels
 }
 
-// WithheldFailure returns what clients may know of the failure of a run that information flow has
-// ended.
+// WithheldFailure returns the failure for clients of a run ended by information flow.
 func WithheldFailure(rec *journal.Record) *Failure {
 	d := recordedDenial(rec)
 	return d.failure()
 }
 
-// WithheldLabels returns the labels that this may have.
+// WithheldLabels returns the labels that a withheld result may have.
 func WithheldLabels(rec *journal.Record) []string { return recordedDenial(rec).carried.Names() }
 
-// recordedDenial returns the first denial in a record that has one.
+// recordedDenial returns the first denial in a record with a denial.
 func recordedDenial(rec *journal.Record) *denied {
 	d := &denied{run: rec.ID}
 	for i := len(rec.Flow) - 1; i >= 0; i-- {
@@ -120,13 +118,13 @@ func recordedLabels(rec *journal.Record) labelled {
 // Labelled returns a raw result with labels in its _meta.
 func Labelled(result []byte, names []string) []byte {
 	with, err := wire.Set(result, flow.ParseLabels(names).Meta(), "_meta", flow.MetaKey)
-	if err != nil { // it is our own
+	if err != nil { // the result is the proxy's own
 		return result
 	}
 	return with
 }
 
-// ReasonFlow is the reason in the details of the failure of a run that information flow has ended.
+// ReasonFlow is the reason in the details of the failure of a run ended by information flow.
 const ReasonFlow = "flow"
 
 func (d *denied) failure() *Failure {

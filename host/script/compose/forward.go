@@ -9,7 +9,7 @@ import (
 
 // Listeners knows which clients want log messages; see route.Router.
 type Listeners interface {
-	// Listens reports whether a session has asked for messages of that level.
+	// Listens reports whether a session has asked for messages of the given level.
 	Listens(s route.Session, level string) bool
 }
 
@@ -17,13 +17,12 @@ type Listeners interface {
 // server/utilities/logging).
 var logNames = map[abi.LogLevel]string{abi.LogInfo: "info", abi.LogWarn: "warning", abi.LogError: "error"}
 
-// maxForwarded limits the log entries of one run that are sent to a client: with more,
-// a slow client could lose its session. The result has all of them.
+// maxForwarded limits the log entries of a run for a client: with more, a slow client could lose
+// its session. The result has all entries.
 const maxForwarded = 256
 
-// Log implements sandbox.Caller. It writes an entry of the script's log to the
-// journal. send sends it to the client, if the client has asked for entries of
-// that level.
+// Log implements sandbox.Caller. An entry of the script's log is written to the journal. send sends
+// the entry to the client, if the client has asked for entries of the level.
 func (r *run) Log(level abi.LogLevel, text string) (send func()) {
 	r.top.Log(level, text)
 	if r.cfg.Listeners == nil || r.origin == nil || r.resumed.silent() || r.forwarded >= maxForwarded || !r.cfg.Listeners.Listens(r.origin.Session(), logNames[level]) {

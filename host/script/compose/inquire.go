@@ -17,12 +17,11 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/stack"
 )
 
-// A client of the stateless era is asked something by the result of its request. So when
-// a server asks it something during a call of a script, the run ends with the questions.
-// The client repeats its request with the answers, and another run continues the first
-// one: see resume.go.
+// The result of a request asks questions to a client of the stateless era. So when a server asks
+// the client during a call of a script, the run ends with the questions. The client repeats the
+// request with the answers, and another run continues the first run: see resume.go.
 
-// errAsks is the cause of the end of a run that has asked the client something.
+// errAsks is the cause of the end of a run with questions for the client.
 var errAsks = route.ErrAsksLater
 
 // asksInResult reports whether a client can only be asked by the result of its request.
@@ -30,18 +29,18 @@ func asksInResult(o route.Origin) bool {
 	return o != nil && o.Revision().Has(protocol.InputRequests)
 }
 
-// inquirer is the route.Origin of one call of a script whose client can only be asked by
-// the result of its request.
+// inquirer is the route.Origin of a call of a script whose client can only be asked by the result
+// of the request.
 type inquirer struct {
 	route.Origin
 	run    *run
-	call   int    // its number in the run
+	call   int    // the number of the call in the run
 	server string // real name
 	clock  *callClock
 }
 
-// inquirer returns the origin for a call: that of the run, unless the client can only be
-// asked later.
+// inquirer returns the origin for a call: the run's origin, unless the client can only be asked
+// later.
 func (r *run) inquirer(t *stack.Request, clock *callClock) (route.Origin, *inquirer) {
 	if r.tree.questions == nil {
 		return r.origin, nil
@@ -50,8 +49,8 @@ func (r *run) inquirer(t *stack.Request, clock *callClock) (route.Origin, *inqui
 	return i, i
 }
 
-// questionsRow lets the client be asked during a call, if it can only be asked by the result of its
-// request.
+// questionsRow lets the client be asked during a call, if the client can only be asked by the
+// result of the request.
 type questionsRow struct {
 	stack.Pass
 	r *run
@@ -82,11 +81,11 @@ func (r *run) originOf(t *stack.Request) route.Origin {
 	return r.origin
 }
 
-// Unwrap returns the request of the client that the run answers; see package route.
+// Unwrap returns the request of the client, which the run answers; see package route.
 func (i *inquirer) Unwrap() route.Origin { return i.Origin }
 
-// Ask implements route.Origin. It returns the client's answer if the client has already
-// answered the same question. Otherwise it ends the run when nothing can go on.
+// Ask implements route.Origin. The result is the client's answer if the client has already answered
+// the same question. Otherwise Ask ends the run when nothing can go on.
 func (i *inquirer) Ask(ctx context.Context, call wire.Call) (wire.Reply, error) {
 	q := i.run.tree.questions
 	in := journal.InputRecord{Call: i.call, Method: call.Method, Params: call.Params, Unsure: call.Unsure, Own: call.Own}
@@ -153,24 +152,24 @@ func questionParams(call wire.Call) ([]byte, error) {
 
 // knownAnswer is a question of the runs before, with the client's answer.
 type knownAnswer struct {
-	journal.InputRecord        // Answer is nil if the client has not answered it
-	run                 string // id of the record that has the call
+	journal.InputRecord        // Answer is nil if the client has not answered the question
+	run                 string // id of the record with the call
 	server              string // of the call
 	key                 string
 	used                bool
 }
 
-// isOf reports whether the call of i is made again instead of the one that asked.
+// isOf reports whether the call of i replaces the call with the question.
 func (k *knownAnswer) isOf(i *inquirer) bool {
 	before := i.run.resumed
 	return before != nil && k.run == before.rec.ID && k.Call == i.call
 }
 
-// take returns the answer to a question if the client has given it, otherwise nil. Each
-// answer is used once: a server that asks the same again gets another one. If it is not
-// sure which call of a server asks, or was not when the client was asked, the answer to
-// the same question of another call of the server will do. An approval is only for the call
-// that it was asked for, and no server can ask for one.
+// take returns the client's answer to a question, nil for none. Each answer is used once: a server
+// that asks the same again gets another answer. If the asking call of a server is not known for
+// sure, now or when the client was asked, the answer to the same question of another call of the
+// server will do. An approval is only for the call of its question, and no server can ask for an
+// approval.
 func (q *questions) take(i *inquirer, call wire.Call) []byte {
 	key := questionKey(call.Own, call.Method, call.Params)
 	q.mu.Lock()
@@ -187,8 +186,8 @@ func (q *questions) take(i *inquirer, call wire.Call) []byte {
 	return nil
 }
 
-// saveUnused adds answers that no call has asked for yet to the records of calls in flight,
-// for the run that continues this one. The caller holds q.mu.
+// saveUnused adds answers that no call has asked for yet to the records of calls in flight, for the
+// run that continues this run. The caller holds q.mu.
 func (q *questions) saveUnused() {
 	for _, k := range q.known {
 		for i := range q.calls {
@@ -202,15 +201,15 @@ func (q *questions) saveUnused() {
 	}
 }
 
-// expected reports whether the client was asked a question before, and has not answered
-// it. The caller holds q.mu.
+// expected reports whether the client was asked a question before, and has not answered the
+// question. The caller holds q.mu.
 func (q *questions) expected(o *question) bool {
 	key := questionKey(o.own, o.method, o.params)
 	return slices.ContainsFunc(q.known, func(k *knownAnswer) bool { return k.Answer == nil && k.key == key })
 }
 
-// otherwiseError says that a call asked something else when it was made again. The client
-// would be asked without end.
+// otherwiseError reports that a repeated call asked a different question. The client would be asked
+// without end.
 type otherwiseError struct {
 	server string
 	own    bool // an approval was asked for
@@ -224,8 +223,8 @@ func (e *otherwiseError) Error() string {
 		"(a question of a tool that scripts call must be the same each time)", e.server)
 }
 
-// unfit returns the error if a call asks what it did not ask before, although it has not
-// asked for the answers that the client has given. The caller holds q.mu.
+// unfit returns the error if a call asks a new question without having asked for the answers of the
+// client. The caller holds q.mu.
 func (q *questions) unfit() error {
 	for _, o := range q.open {
 		for _, k := range q.known {
@@ -261,8 +260,8 @@ func questionKey(own bool, method string, params []byte) string {
 	return key
 }
 
-// inputRequired returns the result that asks the client. Its requestState is the id of
-// the run, which the router seals.
+// inputRequired returns the result that asks the client. The requestState is the id of the run,
+// which the router seals.
 func inputRequired(run string, asked []*question) wire.Reply {
 	var requests wire.Object
 	for _, q := range asked {

@@ -9,8 +9,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 )
 
-// How long the end of a run waits until its record is in the store of the fleet: if that is
-// required, if the run is durable, and if its client is asked something.
+// How long the end of a run waits until the record is in the store of the fleet: if the store is
+// required, if the run is durable, and if the client is asked a question.
 const (
 	requiredTime = time.Minute
 	durableTime  = 10 * time.Second
@@ -19,9 +19,9 @@ const (
 
 var errNotKept = errors.New("the store does not have it yet")
 
-// keep waits until the record of a run is in the store of the fleet, if somebody relies on that:
-// the configuration, other replicas when the log of a durable run is removed, or the replica that
-// gets the client's answer. The error says why it may not be there.
+// keep waits until the record of a run is in the store of the fleet, if the record is needed there:
+// by the configuration, by other replicas when the log of a durable run is removed, or by the
+// replica that gets the client's answer. The error is the reason why the record may be missing.
 func (r *run) keep(ctx context.Context) error {
 	wait := time.Duration(0)
 	switch {

@@ -17,16 +17,15 @@ import (
 // not know.
 const limitTime sandbox.Limit = "time"
 
-// budget is what one run may use: the limits of the configuration, or the tool's own
-// where those are lower.
+// budget has the limits of a run: the limits of the configuration, or lower limits of the tool.
 type budget struct {
 	sandbox.Limits
 	timeout time.Duration
 	own     map[sandbox.Limit]bool // the tool's own
 }
 
-// ownLimits are the limits that a saved tool can have of its own, with the member
-// of its definition. The configuration's limit is the ceiling.
+// ownLimits are the limits that a saved tool can have of its own, with the member of the
+// definition. The configuration's limit is the ceiling.
 var ownLimits = map[sandbox.Limit]string{
 	sandbox.LimitFuel:   "limits.fuel",
 	sandbox.LimitMemory: "limits.memory",
@@ -34,7 +33,7 @@ var ownLimits = map[sandbox.Limit]string{
 	sandbox.LimitCalls:  "limits.calls",
 }
 
-// settingOf returns the key of the configuration that sets a limit; "" if it is fixed.
+// settingOf returns the key of the configuration for a limit; "" for a fixed limit.
 func settingOf(limit sandbox.Limit) string {
 	if l := limits.Find(string(limit)); l != nil {
 		return l.Setting()
@@ -42,8 +41,8 @@ func settingOf(limit sandbox.Limit) string {
 	return ""
 }
 
-// CheckLimits returns which of a tool's own limits are above those of the configuration.
-// The pointers are those of a definition. A run would only have the configuration's.
+// CheckLimits returns which of a tool's own limits are above the limits of the configuration. The
+// pointers are relative to a definition. A run would only have the configuration's limits.
 func (c *Composer) CheckLimits(l tools.Limits) []tools.Violation {
 	var above []tools.Violation
 	check := func(limit sandbox.Limit, pointer string, isAbove bool, got, most string) {
@@ -62,7 +61,7 @@ func (c *Composer) CheckLimits(l tools.Limits) []tools.Violation {
 	return above
 }
 
-// budget returns what a run of a tool with these limits may use.
+// budget returns the budget of a run of a tool with the given limits.
 func (c *Composer) budget(l tools.Limits) budget {
 	b := budget{Limits: c.cfg.Limits, timeout: c.cfg.Timeout, own: map[sandbox.Limit]bool{}}
 	b.own[sandbox.LimitFuel] = tighten(&b.Fuel, l.Fuel)
@@ -72,7 +71,7 @@ func (c *Composer) budget(l tools.Limits) budget {
 	return b
 }
 
-// LimitsOf returns what a run of a tool with these limits may use.
+// LimitsOf returns the effective limits of a run of a tool with the given limits.
 func (c *Composer) LimitsOf(l tools.Limits) journal.Limits {
 	b := c.budget(l)
 	return b.record()
@@ -86,8 +85,8 @@ func (b *budget) record() journal.Limits {
 	}
 }
 
-// tighten lowers a limit to the tool's own if that is set and lower, and reports
-// whether it did.
+// tighten lowers a limit to the tool's own if set and lower, and reports whether the limit was
+// lowered.
 func tighten[T int | uint64 | time.Duration](limit *T, own T) bool {
 	if own == 0 || own >= *limit {
 		return false
@@ -96,7 +95,7 @@ func tighten[T int | uint64 | time.Duration](limit *T, own T) bool {
 	return true
 }
 
-// failure returns the failure for a limit that a run with outcome out has reached.
+// failure returns the failure for a limit reached by a run with outcome out.
 func (b *budget) failure(met *sandbox.LimitError, out sandbox.Outcome) *Failure {
 	var used uint64
 	switch met.Limit {
@@ -145,8 +144,8 @@ func (b *budget) timeoutFailure(what string, out sandbox.Outcome) *Failure {
 	return f
 }
 
-// addLimit adds the limit that a guest reports, if the guest enforces that limit: it is
-// not trusted to report the host's limits.
+// addLimit adds the limit reported by a guest, if the guest enforces the limit: a guest is not
+// trusted to report the host's limits.
 func (f *Failure) addLimit(name string) {
 	if l := limits.Find(name); l != nil && l.Key == "" && f.Limit == "" {
 		f.Limit, f.Value = name, float64(l.Default)

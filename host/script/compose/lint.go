@@ -19,36 +19,35 @@ type Warning struct {
 	Line    int    `json:"line"`   // from 1
 	Column  int    `json:"column"` // from 1, in code points
 	Message string `json:"message"`
-	// Source is that line of the script.
+	// Source is the line of the script.
 	Source string `json:"-"`
-	// Unchecked reports that this is about what was not checked, as calls of a server that is
-	// down, and not about the script.
+	// Unchecked reports that the warning is about unchecked parts, for example calls of a server
+	// without a connection, and not about the script.
 	Unchecked bool `json:"-"`
 }
 
 const (
-	// maxWarnings limits the warnings about one script.
+	// maxWarnings limits the warnings about a script.
 	maxWarnings = 100
 	// maxFollowed limits how many saved tools Lint analyses to find a cycle of calls.
 	maxFollowed = 64
 	// lintWork is the fuel for finding warnings, about a second, if a run may use more.
 	lintWork = 2_000_000_000
-	// resolveWork is the fuel for resolving the name of a tool, of which there may be many.
+	// resolveWork is the fuel for resolving the name of a tool among perhaps many.
 	resolveWork = 100_000
-	// scanWork is the fuel for finding something in a schema, for each of its bytes.
+	// scanWork is the fuel for a search in a schema, for each byte of the schema.
 	scanWork = 4
-	// lintWait is how long Lint waits, in total, for servers that have not listed
-	// their tools yet.
+	// lintWait is how long Lint waits, in total, for servers whose tools have not been listed yet.
 	lintWait = 3 * time.Second
 )
 
-// Inspect analyses a script in the sandbox without running it; see abi.Lint. The error is
-// a *Failure.
+// Inspect analyses a script in the sandbox without running the script; see abi.Lint. The error is a
+// *Failure.
 func (c *Composer) Inspect(ctx context.Context, name, code string) (abi.Lint, error) {
 	return c.inspectFor(ctx, nil, name, code)
 }
 
-// inspectFor is Inspect with the fuel of an account; nil: with that of a run.
+// inspectFor is Inspect with the fuel of an account; nil: the fuel of a run.
 func (c *Composer) inspectFor(ctx context.Context, account *sandbox.Account, name, code string) (abi.Lint, error) {
 	var l abi.Lint
 	out, err := c.inspectWith(ctx, abi.OpLint, name, code, c.names(code), c.budget(tools.Limits{}), account)
@@ -64,19 +63,18 @@ func (c *Composer) inspectFor(ctx context.Context, account *sandbox.Account, nam
 	return l, nil
 }
 
-// Lint returns warnings about probable mistakes in a script that will be saved as name:
-// mistakes in the code (unused variables, unreachable code), unknown tools, literal
-// arguments that do not match a tool's inputSchema, and saved tools that call this one
-// back. For a durable tool that does not say what happens in doubt, it warns of a call that
-// is not idempotent. For a server that is down it warns once that calls are not checked. It does not
-// check arguments that are not literals, or code that does not parse; see Check. The
-// warnings are in the order of the source. The error is a *Failure.
+// Lint returns warnings about probable mistakes in a script to be saved as name: mistakes in the
+// code (unused variables, unreachable code), unknown tools, literal arguments that do not match a
+// tool's inputSchema, and saved tools that call the script back. For a durable tool without a rule
+// for calls in doubt, Lint warns of a call that is not idempotent. For a server that is down Lint
+// warns once of the unchecked calls. Arguments other than literals, and code that does not parse,
+// are not checked; see Check. The warnings are in the order of the source. The error is a *Failure.
 func (c *Composer) Lint(ctx context.Context, name, code string) ([]Warning, error) {
 	return c.LintTool(ctx, tools.Definition{Name: name, Code: code})
 }
 
-// LintTool is Lint for a tool with an inputSchema: it also warns of arguments that this
-// does not have.
+// LintTool is Lint for a tool with an inputSchema, with warnings of arguments missing in the
+// inputSchema.
 func (c *Composer) LintTool(ctx context.Context, def tools.Definition) ([]Warning, error) {
 	name, code := def.Name, def.Code
 	found, err := c.Inspect(ctx, name, code)
@@ -115,26 +113,26 @@ func (c *Composer) LintTool(ctx context.Context, def tools.Definition) ([]Warnin
 	return l.found[:min(len(l.found), maxWarnings)], nil
 }
 
-// linter is the state of one call of Lint. Its methods return an error if they were stopped.
+// linter is the state of a call of Lint. The methods return an error if they were stopped.
 type linter struct {
 	*Composer
 	name  string
 	found []Warning
 	room  int // how many warnings found may have
-	// account limits the fuel for everything that is done for the warnings.
+	// account limits the fuel for all work on the warnings.
 	account *sandbox.Account
 
 	durability tools.Durability
-	doubted    bool // there is a warning about calls in doubt
+	doubted    bool // warned about calls in doubt
 
-	down    map[string]bool      // servers that are not available
-	schemas map[string]toolInput // of the upstreams' tools that are called
-	saves   map[string]savedCall // of the saved tools that are called
-	follows map[string]following // what saved tools call that were analysed
+	down    map[string]bool      // unavailable servers
+	schemas map[string]toolInput // of the called tools of upstreams
+	saves   map[string]savedCall // of the called saved tools
+	follows map[string]following // the calls of analysed saved tools
 	names   map[string][]string  // of saved tools, by their script names; nil if they are not known yet
 }
 
-// full reports whether there is no room for another warning.
+// full reports whether no room is left for another warning.
 func (l *linter) full() bool { return len(l.found) >= l.room }
 
 func (l *linter) warn(at abi.Position, message string) {
@@ -144,7 +142,7 @@ func (l *linter) warn(at abi.Position, message string) {
 	}
 }
 
-// stopped warns that something is not checked, because that was stopped.
+// stopped warns of an unchecked part, because the check was stopped.
 func (l *linter) stopped(at abi.Position, what string, err error) {
 	l.found = append(l.found, Warning{
 		Line: at.Line, Column: at.Column, Source: at.Source, Unchecked: true,
@@ -152,7 +150,7 @@ func (l *linter) stopped(at abi.Position, what string, err error) {
 	})
 }
 
-// work does a part of the work, which costs fuel and takes a turn like that of a run.
+// work does a part of the work, which costs fuel and takes a turn like the work of a run.
 func (l *linter) work(ctx context.Context, f func(spend tools.Spend) error) error {
 	work := l.cfg.Sandbox.Compute(ctx, l.name, l.account)
 	defer work.Close()
@@ -162,7 +160,7 @@ func (l *linter) work(ctx context.Context, f func(spend tools.Spend) error) erro
 // call checks a call.
 func (l *linter) call(ctx, waiting context.Context, n abi.NamedTool) error {
 	switch {
-	case n.Undefined || l.full(): // there is a warning
+	case n.Undefined || l.full(): // the warning exists already
 		return nil
 	case n.Server == abi.Composites:
 		return l.saved(ctx, n)
@@ -179,8 +177,7 @@ func (l *linter) unchecked(n abi.NamedTool, err error) {
 	}
 }
 
-// upstream checks a call of a server's tool. It waits for the server until waiting
-// ends.
+// upstream checks a call of a server's tool. upstream waits for the server until waiting ends.
 func (l *linter) upstream(ctx, waiting context.Context, n abi.NamedTool) error {
 	if l.down[n.Server] {
 		return nil
@@ -194,7 +191,7 @@ func (l *linter) upstream(ctx, waiting context.Context, n abi.NamedTool) error {
 			if l.down == nil {
 				l.down = map[string]bool{}
 			}
-			l.down[n.Server] = true // its tools are not known
+			l.down[n.Server] = true // the tools of the server are not known
 			l.unchecked(n, err)
 			return nil
 		}
@@ -215,10 +212,10 @@ func (l *linter) upstream(ctx, waiting context.Context, n abi.NamedTool) error {
 // toolInput is the inputSchema of an upstream's tool.
 type toolInput struct {
 	raw    []byte
-	schema *tools.Schema // nil if it does not compile
+	schema *tools.Schema // nil if the schema does not compile
 }
 
-// input returns the inputSchema of an upstream's tool. It looks for each once.
+// input returns the inputSchema of an upstream's tool. Each tool is looked up once.
 func (l *linter) input(ctx context.Context, server, tool string) (toolInput, error) {
 	key := server + "." + tool
 	if in, ok := l.schemas[key]; ok {
@@ -237,7 +234,8 @@ func (l *linter) input(ctx context.Context, server, tool string) (toolInput, err
 	return in, nil
 }
 
-// doubt warns once that a durable run can fail because it is not known whether a call was made.
+// doubt warns once of a possible failure of a durable run by a call that may or may not have been
+// made.
 func (l *linter) doubt(n abi.NamedTool, server, tool string) {
 	d := l.durability
 	if !d.Durable || d.InDoubt != "" || l.doubted || l.cfg.Idempotent == nil || l.cfg.Idempotent(server, tool) {

@@ -26,7 +26,7 @@ const (
 	maxNameShown = 200
 )
 
-// params warns of arguments that the inputSchema of the tool does not have.
+// params warns of arguments missing in the inputSchema of the tool.
 func (l *linter) params(ctx context.Context, named []abi.NamedParam, inputSchema []byte) error {
 	if len(named) == 0 {
 		return nil
@@ -39,7 +39,7 @@ func (l *linter) params(ctx context.Context, named []abi.NamedParam, inputSchema
 		wire.Pick(inputSchema, []string{"properties", "additionalProperties", "patternProperties", "$ref", "allOf", "anyOf", "oneOf", "if"}, parts[:])
 		for _, more := range parts[1:] {
 			if more != nil && string(more) != "false" {
-				return nil // there may be others
+				return nil // other parameters may follow
 			}
 		}
 		known := map[string]bool{}
@@ -132,13 +132,12 @@ func decided(pointer string, n abi.NamedTool) bool {
 	})
 }
 
-// givenNames are the names of the arguments that code shows, compared with the simple parts of a
-// schema.
+// givenNames are the names of the arguments in code, compared with the simple parts of a schema.
 type givenNames struct {
 	properties bool            // the schema has properties
-	declared   map[string]bool // those that are given; true: it is one of the properties
+	declared   map[string]bool // the given names; true for a property of the schema
 	missing    []string        // required, and not given
-	closed     bool            // others are not allowed
+	closed     bool            // other names are not allowed
 }
 
 // argumentNames compares the names of the arguments of a call with a schema.
@@ -180,13 +179,13 @@ func argumentNames(n abi.NamedTool, schema []byte, spend tools.Spend) (g givenNa
 	return g, nil
 }
 
-// undeclared reports whether an argument is given that the tool does not have.
+// undeclared reports whether name is given without being an argument of the tool.
 func (g givenNames) undeclared(name string) bool {
 	declared, given := g.declared[name]
 	return given && !declared && g.properties
 }
 
-// problems returns what is wrong with the names.
+// problems returns the mistakes in the names.
 func (g givenNames) problems() (all []string) {
 	show := func(name string) []byte { return wire.Quote(display.ClipSize(name, maxNameShown)) }
 	for _, name := range g.missing[:min(len(g.missing), maxWarnings)] {

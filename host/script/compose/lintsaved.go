@@ -10,12 +10,12 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// savedCall is what Lint knows of a saved tool that is called.
+// savedCall is Lint's knowledge of a called saved tool.
 type savedCall struct {
-	problem string        // why it cannot be called; "" for nothing
-	raw     []byte        // its inputSchema
-	schema  *tools.Schema // nil if it does not compile
-	cycle   []string      // the shortest chain of calls from it to the script, with both; nil if there is none
+	problem string        // why the tool cannot be called; "" for no problem
+	raw     []byte        // the inputSchema
+	schema  *tools.Schema // nil if the schema does not compile
+	cycle   []string      // the shortest chain of calls from the tool to the script, with both; nil for none
 }
 
 // saved checks a call of a saved tool.
@@ -62,12 +62,12 @@ func (l *linter) saved(ctx context.Context, n abi.NamedTool) error {
 	return nil
 }
 
-// itself reports whether a call is one of the script itself.
+// itself reports whether a call is a call of the script itself.
 func (l *linter) itself(n abi.NamedTool) bool {
 	return n.Tool == l.name || !n.Exact && n.Tool == abi.Ident(l.name)
 }
 
-// named finds the saved tool for a call as a run does, if there is exactly one.
+// named finds the saved tool for a call as a run does, if exactly one tool fits.
 func (l *linter) named(n abi.NamedTool) (name string, ok bool) {
 	if l.names == nil {
 		l.names = map[string][]string{}
@@ -86,7 +86,7 @@ func (l *linter) named(n abi.NamedTool) (name string, ok bool) {
 	return found[0], true
 }
 
-// savedCall returns what is known of a saved tool. It looks at each once.
+// savedCall returns the knowledge of a saved tool. Each tool is looked up once.
 func (l *linter) savedCall(ctx context.Context, name string) (savedCall, error) {
 	if of, ok := l.saves[name]; ok {
 		return of, nil
@@ -109,14 +109,14 @@ func (l *linter) savedCall(ctx context.Context, name string) (savedCall, error) 
 	return of, nil
 }
 
-// following is what a saved tool calls.
+// following is the set of calls of a saved tool.
 type following struct {
-	back  bool     // it calls the script
-	saved []string // the saved tools that it calls, each once
+	back  bool     // the tool calls the script
+	saved []string // the called saved tools, each once
 }
 
 // callsBack returns the shortest chain of calls from a saved tool to the script, including both;
-// nil if there is none, or if it would have to analyse more than maxFollowed tools.
+// nil for none, or if more than maxFollowed tools would have to be analysed.
 func (l *linter) callsBack(ctx context.Context, name string) ([]string, error) {
 	from := map[string]string{name: ""} // who has led to a tool
 	for queue := []string{name}; len(queue) > 0; queue = queue[1:] {
@@ -142,8 +142,8 @@ func (l *linter) callsBack(ctx context.Context, name string) ([]string, error) {
 	return nil, nil
 }
 
-// callsOf returns what a saved tool calls; nothing if it cannot be called, or after maxFollowed
-// other tools.
+// callsOf returns the calls of a saved tool; none if the tool cannot be called, or after
+// maxFollowed other tools.
 func (l *linter) callsOf(ctx context.Context, name string) (following, error) {
 	if calls, ok := l.follows[name]; ok || len(l.follows) >= maxFollowed {
 		return calls, nil
