@@ -8,11 +8,11 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// maxMeta limits what a script adds to the _meta of one call, in bytes.
+// maxMeta limits a script's additions to the _meta of a call, in bytes.
 const maxMeta = 64 << 10
 
-// forwardMeta returns the _meta for calls made for a request: that of the request
-// without its progress token; nil if nothing is left.
+// forwardMeta returns the _meta for calls made for a request: the _meta of the request without the
+// progress token; nil if nothing is left.
 func forwardMeta(params []byte) []byte {
 	meta, ok := wire.Get(params, "_meta")
 	if !ok {
@@ -25,8 +25,8 @@ func forwardMeta(params []byte) []byte {
 	return meta
 }
 
-// joinMeta returns the _meta of one call: that of the request with the members that the
-// script adds, which win. Scripts cannot set a progress token.
+// joinMeta returns the _meta of a call: the _meta of the request with the members added by the
+// script, which win. Scripts cannot set a progress token.
 func joinMeta(request, script []byte) []byte {
 	var added wire.Object
 	names := map[string]bool{"progressToken": true}

@@ -16,26 +16,26 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// A grant is what one saved tool in a chain of calls may call.
+// A grant is the set of calls permitted to a saved tool in a chain of calls.
 type grant struct {
 	tool   string
-	listed bool // permissions are those of its script; otherwise only their bounds count
+	listed bool // permissions are the permissions of the tool's script; otherwise only their bounds count
 	*tools.Permissions
 }
 
-// Permissions derives what a saved tool may call; see permissions.Source.Derive. It waits a
-// little for servers whose tools are not known yet. The error is a *Failure.
+// Permissions derives the permissions of a saved tool; see permissions.Source.Derive. Permissions
+// waits a little for servers with unknown tools. The error is a *Failure.
 func (c *Composer) Permissions(ctx context.Context, def tools.Definition) (*tools.Permissions, []tools.Violation, error) {
 	waiting, cancel := context.WithTimeout(ctx, lintWait)
 	defer cancel()
 	from := c.permissionSource()
 	from.Await = func(server string) {
-		_ = c.cfg.Upstreams.Ready(waiting, nil, server) // otherwise its tools stay unknown
+		_ = c.cfg.Upstreams.Ready(waiting, nil, server) // otherwise the tools of the server stay unknown
 	}
 	return from.Derive(ctx, def)
 }
 
-// permissionSource returns what permissions are derived from, without waiting for servers.
+// permissionSource returns the source of derived permissions, without waiting for servers.
 func (c *Composer) permissionSource() permissions.Source {
 	return permissions.Source{
 		Reach: func(ctx context.Context, name, code string) ([]abi.Reached, error) {
@@ -46,8 +46,8 @@ func (c *Composer) permissionSource() permissions.Source {
 	}
 }
 
-// permitted returns a saved tool with permissions of its script. A tool that was written by
-// an earlier program, or edited by hand, may lack them.
+// permitted returns a saved tool with permissions of the script. A tool written by an earlier
+// program, or edited by hand, may lack permissions.
 func (c *Composer) permitted(ctx context.Context, def tools.Definition) tools.Definition {
 	if def.Permissions.Of(def.Code) {
 		return def
@@ -55,7 +55,7 @@ func (c *Composer) permitted(ctx context.Context, def tools.Definition) tools.De
 	from := c.permissionSource()
 	from.Servers = nil
 	derived, wrong, err := from.Derive(ctx, def)
-	if err != nil || wrong != nil { // then the run limits it to its bounds, or fails
+	if err != nil || wrong != nil { // then the run limits the tool to its bounds, or fails
 		return def
 	}
 	derived.Definitions = nil // the digests of today say nothing
@@ -63,15 +63,16 @@ func (c *Composer) permitted(ctx context.Context, def tools.Definition) tools.De
 	return def
 }
 
-// permitted is the row that refuses calls that a saved tool may not make. Code that is not saved
-// may make all: it has no permissions that somebody could have looked at.
+// permitted is the row that refuses forbidden calls of a saved tool. Unsaved code may make all
+// calls: no person could have looked at permissions of unsaved code.
 type permitted struct {
 	stack.Pass
 	*Composer
-	tool    string  // whose script calls
-	grants  []grant // of the saved tools that led to the run, itself the last
-	reached *reach  // what the script of a saved tool can call; nil: it is not limited
-	// forbidden says why a durable run, or one of a saved tool in it, may not go on; nil if it may.
+	tool    string  // the tool of the calling script
+	grants  []grant // of the saved tools that led to the run, with the run's own tool last
+	reached *reach  // the calls open to the script of a saved tool; nil is no limit
+	// forbidden is the reason why a durable run, or the run of a saved tool below, may not go on;
+	// nil if the run may go on.
 	forbidden error
 }
 
@@ -81,7 +82,7 @@ func (p *permitted) row(next stack.Handler) stack.Handler {
 	return p
 }
 
-// Call implements stack.Handler. Scripts cannot catch its error.
+// Call implements stack.Handler. Scripts cannot catch the error.
 func (p *permitted) Call(ctx context.Context, t *stack.Request) stack.Answer {
 	if !t.Undoes {
 		if t.Refused == nil && !t.Repeats {
@@ -102,7 +103,7 @@ func (p *permitted) Undo(ctx context.Context, t *stack.Request) *abi.CallError {
 	return p.Pass.Undo(ctx, t)
 }
 
-// mayCall returns the error for a call that the run may not make, nil if it may.
+// mayCall returns the error for a call that the run may not make, nil for a permitted call.
 func (p *permitted) mayCall(t *stack.Request) *abi.CallError {
 	if p.forbidden != nil {
 		return t.Fail(abi.ErrPermission, "the run may not go on: "+p.forbidden.Error())
@@ -110,9 +111,9 @@ func (p *permitted) mayCall(t *stack.Request) *abi.CallError {
 	return p.permit(t)
 }
 
-// grant limits the run of a saved tool to what its script can reach, and to its stored
-// permissions and those of the saved tools that led to it. goesOn says that what it did must be
-// undone if it may not run.
+// grant limits the run of a saved tool to the calls in the script, and to the stored permissions of
+// the tool and of the saved tools that led to the tool. goesOn reports that the calls of the run
+// must be undone if the run may not go on.
 func (p *permitted) grant(ctx context.Context, def tools.Definition, servers []string, goesOn bool) *Failure {
 	found, err := p.Composer.reach(ctx, def.Name, def.Code, servers)
 	if err != nil {
@@ -122,22 +123,22 @@ func (p *permitted) grant(ctx context.Context, def tools.Definition, servers []s
 	own := p.seenAll(grant{def.Name, def.Permissions.Of(def.Code), def.Permissions})
 	p.grants = append(p.grants[:len(p.grants):len(p.grants)], own)
 	f := p.checkDrift(own)
-	if f != nil && goesOn { // its script is run again, so that what it did is undone
+	if f != nil && goesOn { // the script is run again, so that the calls are undone
 		p.forbidden, f = errors.New(f.Message), nil
 	}
 	return f
 }
 
-// narrow limits a run that goes on to what its saved tool may call by now; def is the tool as
-// it is now.
+// narrow limits a continued run to the current permissions of the saved tool; def is the current
+// tool.
 func (p *permitted) narrow(def tools.Definition) {
 	if def.Permissions != nil {
 		p.grants = append(p.grants[:len(p.grants):len(p.grants)], grant{def.Name, false, def.Permissions})
 	}
 }
 
-// permit returns the error for a call that the run may not make, nil if it may. Scripts
-// cannot catch it.
+// permit returns the error for a call that the run may not make, nil for a permitted call. Scripts
+// cannot catch the error.
 func (p *permitted) permit(t *stack.Request) *abi.CallError {
 	if len(p.grants) > 0 && p.reached != nil && !p.reached.covers(t.ToolCall) {
 		return p.refusePermission(t, "its script does not use that tool, as far as can be seen before it runs")
@@ -145,13 +146,13 @@ func (p *permitted) permit(t *stack.Request) *abi.CallError {
 	return p.granted(t)
 }
 
-// refusePermission returns the error for a call that the run may not make.
+// refusePermission returns the error for a forbidden call.
 func (p *permitted) refusePermission(t *stack.Request, format string, args ...any) *abi.CallError {
 	name := display.Clip(t.Server+"."+t.Tool, 200)
 	return t.Fail(abi.ErrPermission, fmt.Sprintf("saved tool %q may not call %s: ", p.tool, name)+fmt.Sprintf(format, args...))
 }
 
-// granted is permit for a call that may be one of a saved tool that the run has called.
+// granted is permit for a call that may come from a saved tool called by the run.
 func (p *permitted) granted(t *stack.Request) *abi.CallError {
 	for _, g := range p.grants {
 		who := "it"
@@ -173,8 +174,8 @@ func (p *permitted) granted(t *stack.Request) *abi.CallError {
 	return nil
 }
 
-// narrowedBelow returns why a compensation may not be made that saved tools have registered in
-// the run before: none of them may call it by now. It is nil if one may.
+// narrowedBelow returns why a compensation may not be made that saved tools have registered in the
+// run before: none of these tools may now make the call. The result is nil if a tool may.
 func (r *run) narrowedBelow(t *stack.Request) (refused *abi.CallError) {
 	may := func(rec *journal.Record) bool {
 		for _, u := range rec.Undos {
@@ -208,7 +209,7 @@ func namedIn(targets []string, t *stack.Request) bool {
 	return false
 }
 
-// some returns targets as text, without those of which clients may not know.
+// some returns targets as text, without the targets hidden from clients.
 func (c *Composer) some(targets []string) string {
 	const most = 10
 	if c.cfg.Hides != nil {

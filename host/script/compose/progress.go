@@ -14,18 +14,18 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/stack"
 )
 
-// progress turns the progress of all calls of a run into the one sequence that the
-// client asked for. Its value is the number of calls that are done plus a fraction for
-// each active one. Once the script reports progress of its own, only that is sent.
+// progress turns the progress of all calls of a run into a single sequence for the client. The
+// value is the number of finished calls plus a fraction for each active call. Once the script
+// reports progress of its own, only the script's progress is sent.
 //
-// Each value is greater than the one before, as the protocol requires (MCP 2025-11-25,
-// basic/utilities/progress): a value that is not is raised to the next float64. Only
-// the last notification of each interval is sent, at the end of the interval or of the
-// run. A nil progress accepts everything and sends nothing.
+// Each value is greater than the value before, as the protocol requires (MCP 2025-11-25,
+// basic/utilities/progress): a smaller value is raised to the next float64. Only the last
+// notification of each interval is sent, at the end of the interval or of the run. A nil progress
+// accepts everything and sends nothing.
 type progress struct {
 	send func(params []byte)
-	// tell returns the labels of what the client is told now, and notes that it is told it; nil:
-	// nothing has labels. more are those of the message itself. It takes no lock of this package.
+	// tell returns the labels of a message to the client now, and notes the message; nil: nothing
+	// has labels. more are the labels of the message itself. tell takes no lock of this package.
 	tell     func(more flow.Labels) flow.Labels
 	interval time.Duration // least time between two notifications; 0: all are sent
 
@@ -33,16 +33,16 @@ type progress struct {
 	// the client and takes no lock of this package.
 	mu     sync.Mutex
 	parts  []*part // of active calls
-	done   int     // number of calls that are done
+	done   int     // number of finished calls
 	last   float64 // value sent last, 0 at the start
 	owned  bool    // the script has reported progress
 	closed bool
 
-	waiting *notice     // sent when the interval is over; nil if there is none
+	waiting *notice     // sent when the interval is over; nil for none
 	timer   *time.Timer // runs during an interval
 }
 
-// notice is a progress notification that is not sent yet.
+// notice is a progress notification before the notification is sent.
 type notice struct {
 	value   float64
 	total   *float64
@@ -53,7 +53,7 @@ type notice struct {
 // progressInterval is the interval for clients.
 const progressInterval = 500 * time.Millisecond
 
-// part is the share of one call.
+// part is the share of a call.
 type part struct {
 	of       *progress
 	name     string      // server.tool
@@ -72,8 +72,8 @@ type progressRow struct {
 	r *run
 }
 
-// Call implements stack.Handler. The part of a call that ends with the run stays open, so that no
-// progress follows the end.
+// Call implements stack.Handler. The part of a call stays open if the call ends with the run, so
+// that no progress follows the end.
 func (w *progressRow) Call(ctx context.Context, t *stack.Request) stack.Answer {
 	if t.Undoes {
 		return w.Pass.Call(ctx, t)
@@ -87,11 +87,10 @@ func (w *progressRow) Call(ctx context.Context, t *stack.Request) stack.Answer {
 	return answer
 }
 
-// progressKey is the note with the function that gets the progress of a call.
+// progressKey is the note with the function for the progress of a call.
 var progressKey = &stack.Key{Name: "progress"}
 
-// begin adds a call.
-// labels are those that its answer will have, as far as that is known.
+// begin adds a call. labels are the labels of the call's answer, as far as known.
 func (p *progress) begin(name string, labels flow.Labels) *part {
 	if p == nil {
 		return nil
@@ -115,7 +114,7 @@ func (c *part) reporter(record *journal.Call) func(params []byte) {
 	}
 }
 
-// advance handles one progress notification of the call.
+// advance handles a progress notification of the call.
 func (c *part) advance(params []byte) {
 	p := c.of
 	p.mu.Lock()
@@ -132,8 +131,8 @@ func (c *part) advance(params []byte) {
 	p.report(message, c.labels)
 }
 
-// fraction returns how much of a call is done at its count-th notification. Without a
-// usable total each notification counts less than the one before.
+// fraction returns how much of a call is done at the count-th notification. Without a usable total
+// each notification counts less than the notification before.
 func fraction(params []byte, count int) float64 {
 	value, ok1 := number(params, "progress")
 	total, ok2 := number(params, "total")
@@ -198,8 +197,8 @@ func (p *progress) script(s abi.Progress) {
 	p.write(s.Progress, s.Total, s.Message, 0)
 }
 
-// write sends a notification, or keeps it until the interval is over. The
-// caller holds mu.
+// write sends a notification, or keeps the notification until the interval is over. The caller
+// holds mu.
 func (p *progress) write(value float64, total *float64, message string, labels flow.Labels) {
 	if p.closed || math.IsInf(value, 0) || math.IsNaN(value) {
 		return
@@ -259,7 +258,7 @@ func (p *progress) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.timer != nil {
-		p.timer.Stop() // if it has fired already, it will find the sequence closed
+		p.timer.Stop() // if the timer has fired already, the callback will find the sequence closed
 	}
 	if n := p.waiting; n != nil {
 		p.waiting = nil

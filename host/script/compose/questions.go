@@ -11,18 +11,18 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// gatherTime is how long a run waits for further questions, once nothing in it can go on
+// gatherTime is how long a run waits for further questions, once nothing in the run can go on
 // without answers of the client.
 const gatherTime = 20 * time.Millisecond
 
-// guessTime is the same if it is not sure which calls wait: one that has asked two
-// questions looks like two that wait.
+// guessTime is the same if the waiting calls are not known for sure: a call with two questions
+// looks like two waiting calls.
 const guessTime = 250 * time.Millisecond
 
-// maxQuestions bounds the questions of a tree of runs that are open at a time.
+// maxQuestions bounds the open questions of a tree of runs.
 const maxQuestions = 64
 
-// questions are what servers ask during the calls of a tree of runs. They are nil if the
+// questions are the questions of servers during the calls of a tree of runs. They are nil if the
 // client can be asked at any time.
 type questions struct {
 	ctx  context.Context // of the tree
@@ -31,29 +31,29 @@ type questions struct {
 	mu    sync.Mutex
 	known []*knownAnswer    // of the client, to questions of the runs before
 	busy  int               // goroutines of the tree that wait neither for an upstream nor for each other
-	calls map[*inquirer]int // calls in flight, with the number of questions that are surely theirs
+	calls map[*inquirer]int // calls in flight, with the number of questions surely asked by the call
 	open  []*question       // in the order in which they were asked
 	asked int               // questions so far, for their names
-	timer *time.Timer       // runs when everything waits; nil if it never did
-	over  bool              // there are no more questions and calls
+	timer *time.Timer       // runs when everything waits; nil if the tree never waited
+	over  bool              // no more questions and calls come
 }
 
 // questionName begins the name of each question; a number follows.
 const questionName = "question"
 
-// question is one that has no answer yet.
+// question is a question without an answer.
 type question struct {
 	name   string // in the result
 	by     *inquirer
 	own    bool // we ask, for an approval
-	unsure bool // it may be a question of another call of that server
+	unsure bool // the question may belong to another call of the server
 	method string
 	params []byte
-	// other says that the call did not ask this when it was made before.
+	// other reports that the call did not ask this question when the call was made before.
 	other bool
 }
 
-// asking returns the context of a tree of runs for a client. It ends when the client has
+// asking returns the context of a tree of runs for a client. The context ends when the client has
 // to be asked. The caller calls end after the tree.
 func (t *tree) asking(ctx context.Context, b beginning) (_ context.Context, end func()) {
 	if t.stage != nil || !asksInResult(b.call.Origin) {
@@ -64,9 +64,9 @@ func (t *tree) asking(ctx context.Context, b beginning) (_ context.Context, end 
 	return ctx, func() { cancel(context.Canceled) }
 }
 
-// work notes that more goroutines of the tree have something to do, or, if more is negative,
-// that some of them wait for others or end. A run whose calls are about to begin does not
-// end to ask what the first of them asks.
+// work notes that more goroutines of the tree have work, or, if more is negative, that some of them
+// wait for others or end. A run whose calls are about to begin does not end to ask the question of
+// the first call.
 func (q *questions) work(more int) {
 	if q == nil {
 		return
@@ -77,8 +77,8 @@ func (q *questions) work(more int) {
 	q.settle()
 }
 
-// begin notes a call that begins. It reports false if none can begin any more: the call
-// would end at once, but its server might do something.
+// begin notes a call that begins. The result is false if calls can no longer begin: the call would
+// end at once, but the server might already act.
 func (q *questions) begin(i *inquirer) bool {
 	if q == nil {
 		return true
@@ -89,12 +89,12 @@ func (q *questions) begin(i *inquirer) bool {
 		return false
 	}
 	q.calls[i] = 0
-	q.busy-- // its goroutine waits for the upstream
+	q.busy-- // the call's goroutine waits for the upstream
 	q.settle()
 	return true
 }
 
-// end notes that a call has ended. Nobody waits for the answers to its questions.
+// end notes that a call has ended. The answers to the call's questions are no longer needed.
 func (q *questions) end(i *inquirer) {
 	if q == nil {
 		return
@@ -131,9 +131,10 @@ func (q *questions) drop(o *question) {
 	q.remove(func(other *question) bool { return other == o })
 }
 
-// ask adds a question and names it. The error says why it cannot be asked. save puts it into
-// the journal, while q.mu is held: the client must not answer what is not in the journal, and
-// the journal must not have what the client is not asked because the run has just ended.
+// ask adds a question and names the question. The error is the reason why the question cannot be
+// asked. save puts the question into the journal, while q.mu is held: the client must not answer a
+// question that is not in the journal, and the journal must not have a question that the client is
+// not asked because the run has just ended.
 func (q *questions) ask(o *question, save func(name string)) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -157,8 +158,8 @@ func (q *questions) ask(o *question, save func(name string)) error {
 	return nil
 }
 
-// settled reports whether nothing can go on without answers of the client, and whether
-// that is sure. The caller holds q.mu.
+// settled reports whether nothing can go on without answers of the client, and whether the answer
+// is sure. The caller holds q.mu.
 func (q *questions) settled() (settled, sure bool) {
 	if q.over || len(q.open) == 0 || q.busy > 0 {
 		return false, false
@@ -184,8 +185,7 @@ func (q *questions) settled() (settled, sure bool) {
 	return true, sure
 }
 
-// settle starts the timer that ends the tree, if nothing can go on. The caller holds
-// q.mu.
+// settle starts the timer that ends the tree, if nothing can go on. The caller holds q.mu.
 func (q *questions) settle() {
 	settled, sure := q.settled()
 	wait := gatherTime

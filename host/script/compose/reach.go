@@ -13,19 +13,19 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/jsonvalue"
 )
 
-// Reaches keeps what scripts can reach, so that each is analysed once. It is safe for
-// concurrent use. The zero value is ready to use.
+// Reaches keeps the reach of scripts, so that each is analysed once. Reaches is safe for concurrent
+// use. The zero value is ready to use.
 type Reaches struct {
 	mu     sync.Mutex // a leaf
 	known  map[[sha256.Size]byte]reach
 	oldest [][sha256.Size]byte
-	warned []string // of definitions that have changed
+	warned []string // of changed definitions
 }
 
 // maxReaches is how many scripts are kept.
 const maxReaches = 2000
 
-// reach is what a script can call. If it does not compile, that is nothing.
+// reach is the set of calls open to a script; empty for a script that does not compile.
 type reach struct {
 	compiles bool
 	tools    []abi.Reached
@@ -54,7 +54,7 @@ func (r *Reaches) add(key [sha256.Size]byte, found reach) {
 	r.known[key], r.oldest = found, append(r.oldest, key)
 }
 
-// reachKey identifies a script and the names of servers that it is analysed with.
+// reachKey identifies a script and the names of servers for the analysis.
 func reachKey(code string, servers []string) (key [sha256.Size]byte) {
 	h := sha256.New()
 	for _, s := range servers {
@@ -65,14 +65,14 @@ func reachKey(code string, servers []string) (key [sha256.Size]byte) {
 	return key
 }
 
-// reach returns what a script can call, if these are the script names of all servers. The
-// error is a *Failure.
+// reach returns the reach of a script, given the script names of all servers. The error is a
+// *Failure.
 func (c *Composer) reach(ctx context.Context, name, code string, servers []string) (reach, error) {
 	key := reachKey(code, servers)
 	if found, ok := c.reaches.find(key); ok {
 		return found, nil
 	}
-	// Configured limits are those of scripts, and may be too low for this.
+	// Configured limits are meant for scripts, and may be too low for the analysis.
 	b := c.budget(tools.Limits{})
 	b.Limits = sandbox.Limits{}.WithDefaults()
 	b.timeout = max(b.timeout, DefaultTimeout)

@@ -21,10 +21,10 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// FindRun returns what has become of a run of a client, and of those that continue it,
-// from their records on disk. The error is route.ErrNoRun if there is none. If this
-// process makes the run, its end may not be on disk yet. A durable run of which there is no
-// record here, since another replica has begun it, is found by its log.
+// FindRun returns the outcome of a run of a client, and of the runs that continue it, from their
+// records on disk. The error is route.ErrNoRun for an unknown run. If this process makes the run,
+// the end may not be on disk yet. A durable run without a record here, since another replica has
+// begun the run, is found by the log of the run.
 func (c *Composer) FindRun(id string) (route.RecordedRun, error) {
 	if c.cfg.Chain == nil {
 		return route.RecordedRun{}, route.ErrNoRun
@@ -68,8 +68,8 @@ func (c *Composer) FindRun(id string) (route.RecordedRun, error) {
 	return found, nil
 }
 
-// withoutLog returns a durable run that will have no end, since its log is gone, as why says. Of one
-// that another replica has begun there is no record here.
+// withoutLog returns a durable run without a future end, since the log is gone for the reason why.
+// A run begun by another replica has no record here.
 func (c *Composer) withoutLog(id string, chain journal.Chain, why error) route.RecordedRun {
 	start, _ := journal.TimeOf(id)
 	found := route.RecordedRun{ID: id, Runs: 1, Start: start, Changed: start, Status: protocol.TaskFailed, Kind: catalog.Composite}
@@ -84,11 +84,11 @@ func (c *Composer) withoutLog(id string, chain journal.Chain, why error) route.R
 // openTime bounds how long the store is asked whether a run is open.
 const openTime = 5 * time.Second
 
-// chain returns the records of a run, and whether it is a durable one that goes on. The end is
-// written before the log is removed: if there is neither, the end has been written meanwhile, or
-// there is none.
+// chain returns the records of a run, and whether the run is a durable run that goes on. The end is
+// written before the log is removed: without end and log, the end has been written meanwhile, or
+// will never be written.
 func (c *Composer) chain(id string) (chain journal.Chain, open bool, err error) {
-	// What becomes of a run is asked for by this program.
+	// This program asks for the outcome of a run.
 	ctx, cancel := context.WithTimeout(context.Background(), openTime)
 	defer cancel()
 	for range 2 {
@@ -114,7 +114,7 @@ func (c *Composer) chain(id string) (chain journal.Chain, open bool, err error) 
 	return chain, false, err
 }
 
-// callParams returns the params of a request that calls the tool of a run.
+// callParams returns the params of a request to the tool of a run.
 func callParams(rec *journal.Record) []byte {
 	arguments := rec.Params
 	if !rec.Saved {
@@ -132,7 +132,7 @@ func callParams(rec *journal.Record) []byte {
 	return params.Bytes()
 }
 
-// openQuestions returns what a run, or the runs that it called, asked the client last.
+// openQuestions returns the last questions of a run, or of its saved tools, to the client.
 func openQuestions(rec *journal.Record) (all []*question) {
 	for _, in := range rec.Inputs {
 		if in.Answer != nil || in.Name == "" || in.Call < 1 || in.Call > len(rec.Calls) {
@@ -173,7 +173,7 @@ func (c *Composer) recordedResult(rec *journal.Record) []byte {
 	return runResult(*rec, recordedFailure(rec.Outcome.Failure), to)
 }
 
-// recordedFailure reads the failure of a run from its record; nil if there is none.
+// recordedFailure reads the failure of a run from the record; nil for none.
 func recordedFailure(raw []byte) *Failure {
 	if raw == nil {
 		return nil
@@ -216,8 +216,8 @@ func recordedUndo(raw []byte) (u undoOutcome) {
 	return u
 }
 
-// AbandonRun records that a run that has asked the client something will not go on: it
-// begins a run that continues it, and ends that at once.
+// AbandonRun records that a run with questions for the client will not go on: AbandonRun begins a
+// run that continues the asking run, and ends the new run at once.
 func (c *Composer) AbandonRun(id string) error {
 	rec, err := c.asked.find(id)
 	if errors.Is(err, errForgotten) && c.cfg.Recorded != nil {

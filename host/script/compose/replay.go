@@ -13,66 +13,64 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/stack"
 )
 
-// Recording has the recorded answers for a replay, and receives everything that the
-// script does, in order. One goroutine uses all recordings of a tree of runs.
+// Recording has the recorded answers for a replay, and receives every action of the script, in
+// order. One goroutine uses all recordings of a tree of runs.
 type Recording interface {
 	// Calls returns the recorded answer to each call of a batch, in order.
 	Calls(requests []abi.ToolCall) []ReplayedCall
-	// Undo resolves a compensation that the script registers to real names. failed
-	// says what is wrong with the call; nil if nothing is.
+	// Undo resolves a compensation of the script to real names. failed is the mistake in the call;
+	// nil for none.
 	Undo(request abi.ToolCall) (server, tool string, failed *abi.CallError)
 	// Compensation returns the recorded answer to the next compensation, by real
 	// names.
 	Compensation(request abi.ToolCall, server, tool string) journal.Answer
 	Log(level abi.LogLevel, text string)
-	// End gets the record of the replay after its end.
+	// End gets the record of the replay after the end.
 	End(replayed journal.Record)
 }
 
-// ReplayedCall is a recorded call and its answer.
+// ReplayedCall is a recorded call and the answer.
 type ReplayedCall struct {
 	Server, Tool string // real names
-	// Answer is the answer that the script gets.
+	// Answer is the answer for the script.
 	Answer journal.Answer
 	// Recompute derives the script's answer from the answer's Result and
 	// RPCError, or from Run, instead of using the recorded Value and Err: changed code
 	// may ask for the answer in another form.
 	Recompute bool
-	// Unanswered reports that the recorded run ended before the answer arrived. The replay
-	// ends too, once all calls of the batch are answered.
+	// Unanswered reports that the recorded run ended before the answer arrived. The replay ends
+	// too, once all calls of the batch are answered.
 	Unanswered bool
-	// Run is the run of the saved tool that answered, which is replayed too; nil for
-	// calls of upstreams.
+	// Run is the run of the saved tool that answered, which is replayed too; nil for calls of
+	// upstreams.
 	Run *ReplayRun
 }
 
-// ReplayRun is a recorded run to replay: its start, its end, and its recording.
+// ReplayRun is a recorded run to replay: the start, the end, and the recording.
 type ReplayRun struct {
 	journal.Begin
 	Recording Recording
-	// Failure is the raw failure that the run ended with; nil if it succeeded or its
-	// end was not recorded.
+	// Failure is the raw failure of the run; nil if the run succeeded or the end was not recorded.
 	Failure []byte
-	// Stopped, if set, is where something outside the script ended the run. The
-	// replay ends there too, with Failure.
+	// Stopped, if set, is where a cause outside the script ended the run. The replay ends there
+	// too, with Failure.
 	Stopped *Stop
-	// Checked is the fuel that the run and those below it used for checking arguments
-	// for upstreams, which a replay does not do.
+	// Checked is the fuel used by the run and the runs below for checking arguments for upstreams,
+	// which a replay does not do.
 	Checked uint64
-	// Asks reports that the run ended to ask the client something.
+	// Asks reports that the run ended to ask the client.
 	Asks bool
-	// Orphan reports that the caller of the tool ended as well. Then the caller undoes
-	// what the tool did.
+	// Orphan reports that the caller of the tool ended as well. Then the caller undoes the calls of
+	// the tool.
 	Orphan bool
 }
 
-// Stop is the point at which a run was ended from outside, by its timeout or by
-// cancellation.
+// Stop is the point at which a run was ended from outside, by the timeout or by cancellation.
 type Stop struct {
 	// Waiting reports that the run was waiting for answers; the recording knows which.
 	Waiting bool
-	// Fuel is the fuel that the run itself had used by then, if it was not waiting; 0
-	// if it had not started.
+	// Fuel is the fuel that the run itself had used by then, if the run was not waiting; 0 if the
+	// run had not started.
 	Fuel uint64
 }
 
@@ -82,11 +80,10 @@ const (
 	NotMade  = stack.NotMade
 )
 
-// Replay runs a recorded run again, with the limits it had but without a clock:
-// everything that the script learns comes from the recording. Calls are made one after
-// the other. Only the options Sandbox, Log and Debug matter. The error is a *Failure
-// if ctx ends before the sandbox is ready; if it ends later, the outcome in the
-// returned record says so.
+// Replay runs a recorded run again, with the recorded limits but without a clock: all input of the
+// script comes from the recording. Calls are made one after the other. Only the options Sandbox,
+// Log and Debug matter. The error is a *Failure if ctx ends before the sandbox is ready; if ctx
+// ends later, the outcome in the returned record tells so.
 func (c *Composer) Replay(ctx context.Context, replay ReplayRun) (journal.Record, error) {
 	return c.replay(ctx, replay, nil, func(*sandbox.Account) {})
 }
@@ -123,8 +120,8 @@ func (c *Composer) replayed(replay *ReplayRun) *run {
 	}
 }
 
-// budget returns the budget that the recorded run had. The failure says which limit was
-// the tool's own; without a failure, the limits that equal the tool's own were.
+// budget returns the budget of the recorded run. The failure names the limit that was the tool's
+// own; without a failure, the limits equal to the tool's own were.
 func (t *ReplayRun) budget() budget {
 	l, own := t.Limits, t.Definition.Limits
 	b := budget{
@@ -149,8 +146,8 @@ func (t *ReplayRun) budget() budget {
 	return b
 }
 
-// scriptContext returns the context of a run's script. It ends when the run's time is over, or
-// where the recorded run was stopped.
+// scriptContext returns the context of a run's script. The context ends when the run's time is
+// over, or where the recorded run was stopped.
 func (r *run) scriptContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	if r.replay == nil {
 		start := startClock
@@ -166,9 +163,9 @@ func (r *run) scriptContext(ctx context.Context) (context.Context, context.Cance
 	return limited, cancel
 }
 
-// limits returns the limits of the run's instance. A replay of a run that was stopped
-// while it computed reaches a limit on fuel in the same place: the limit is one unit
-// less than the fuel used when the meter noticed the end of the context.
+// limits returns the limits of the run's instance. A replay of a run that was stopped during a
+// computation reaches a limit on fuel in the same place: the limit is a unit less than the fuel
+// used when the meter noticed the end of the context.
 func (r *run) limits() sandbox.Limits {
 	l := r.budget.Limits
 	if r.replay != nil && r.replay.Stopped != nil && !r.replay.Stopped.Waiting {
@@ -177,16 +174,16 @@ func (r *run) limits() sandbox.Limits {
 	return l
 }
 
-// unstarted reports whether the replayed run was stopped before its script began.
+// unstarted reports whether the replayed run was stopped before the script began.
 func (r *run) unstarted() bool {
 	return r.replay != nil && r.replay.Stopped != nil && !r.replay.Stopped.Waiting && r.replay.Stopped.Fuel == 0
 }
 
-// orphaned reports whether the caller undoes what a replayed run did.
+// orphaned reports whether the caller undoes the calls of a replayed run.
 func (r *run) orphaned() bool { return r.replay != nil && r.replay.Orphan }
 
-// stopped ends a replayed run like the recorded one, if it has reached the point at
-// which that was stopped.
+// stopped ends a replayed run like the recorded run, if the replay has reached the point at which
+// the recorded run was stopped.
 func (r *run) stopped(ctx, limited context.Context, out *sandbox.Outcome) *Failure {
 	if r.replay == nil || r.replay.Stopped == nil || ctx.Err() != nil {
 		return nil
@@ -201,8 +198,8 @@ func (r *run) stopped(ctx, limited context.Context, out *sandbox.Outcome) *Failu
 	return readFailure(r.replay.Failure)
 }
 
-// readFailure reads the failure of a run that was stopped. Such a failure has no
-// details of the script.
+// readFailure reads the failure of a stopped run. The failure of a stopped run has no details of
+// the script.
 func readFailure(raw []byte) *Failure {
 	text := func(path ...string) string { s, _ := wire.GetString(raw, path...); return s }
 	details, _ := wire.Get(raw, "details")
@@ -214,7 +211,7 @@ func readFailure(raw []byte) *Failure {
 	}
 }
 
-// recorded has the rows of a replay: it finds names and answers in a Recording, in the order of
+// recorded has the rows of a replay: names and answers are found in a Recording, in the order of
 // the script.
 type recorded struct {
 	stack.Pass
@@ -261,7 +258,7 @@ func (n *recordedNames) Batch(ctx context.Context, all []stack.Request) *abi.Cal
 	return failed
 }
 
-// Undo keeps with the request why it is not registered.
+// Undo keeps with the request why the compensation is not registered.
 func (n *recordedNames) Undo(ctx context.Context, t *stack.Request) *abi.CallError {
 	var failed *abi.CallError
 	t.Server, t.Tool, failed = n.run.replay.Recording.Undo(t.ToolCall)

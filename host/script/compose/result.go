@@ -12,22 +12,22 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// ReceiptKey is the member of a result's _meta that holds the run's receipt:
-// {run, memory, calls, fuel, head, seal}. The figures include the saved tools that the run called,
-// directly or not: memory is the most bytes that their sandboxes had at the same time,
-// and calls includes the calls of saved tools and the calls that these made; head is the digest of
-// the run's last event in the journal, and seal the signature about it (docs/journal.md). Its prefix
-// follows the naming rule of MCP 2025-11-25, basic, section _meta.
+// ReceiptKey is the member of a result's _meta with the run's receipt: {run, memory, calls, fuel,
+// head, seal}. The figures include the saved tools called by the run, directly or not: memory is
+// the most bytes that their sandboxes had at the same time, and calls includes the calls of saved
+// tools and the calls inside them; head is the digest of the run's last event in the journal, and
+// seal the signature about head (docs/journal.md). The prefix follows the naming rule of MCP
+// 2025-11-25, basic, section _meta.
 const ReceiptKey = "io.github.mcp-metatool/receipt"
 
 // An audience says for whom a result is made.
 type audience struct {
-	revision protocol.Revision // of the client; zero: it supports everything
+	revision protocol.Revision // of the client; zero: the client supports everything
 	detail   Detail            // of calls
 	// structured requests structuredContent even if the result is content blocks.
 	structured bool
-	// whole requests everything in structuredContent, for readers that are not models:
-	// all calls, the log, and any result.
+	// whole requests everything in structuredContent, for readers other than models: all calls, the
+	// log, and any result.
 	whole bool
 	// memory is the memory of the whole tree of runs; 0: unknown.
 	memory uint64
@@ -36,12 +36,12 @@ type audience struct {
 	script bool
 }
 
-// runResult builds the CallToolResult of a run that has ended: with f if it failed,
-// otherwise with its result. Everything about the run comes from its record.
+// runResult builds the CallToolResult of an ended run: with f if the run failed, otherwise with the
+// result. Everything about the run comes from the record.
 //
-// Hosts show the model structuredContent if there is one, and for errors perhaps only
-// the content. So each of the two has everything that matters. Content blocks come
-// without structuredContent if possible, because hosts would not show both.
+// Hosts show the model structuredContent if present, and for errors perhaps only the content. So
+// each of the two has everything important. Content blocks come without structuredContent if
+// possible, because hosts would not show both.
 func runResult(rec journal.Record, f *Failure, to audience) []byte {
 	var structured wire.Object
 	content, rich := [][]byte(nil), false
@@ -86,17 +86,17 @@ func runResult(rec journal.Record, f *Failure, to audience) []byte {
 // receipt returns the _meta of a run's result.
 func receipt(rec *journal.Record, to audience) []byte {
 	used := usageOf(rec)
-	if !to.script { // the root of a tree; its record has the fuel of all runs
+	if !to.script { // the root of a tree; the root's record has the fuel of all runs
 		used.fuel, used.memory = rec.Outcome.Fuel, max(rec.Outcome.Memory, to.memory)
 	}
 	var r wire.Object
 	r.NonEmpty("run", rec.ID)
-	if !to.labels.cut { // a digest of what was not compared says something about it, too
+	if !to.labels.cut { // a digest of uncompared figures reveals something about the figures, too
 		r.NonZero("memory", used.memory)
 		r.Raw("calls", strconv.AppendUint(nil, used.calls, 10))
 		r.NonZero("fuel", used.fuel)
 	}
-	if !to.script && !to.labels.cut { // what scripts get does not depend on where and when they run
+	if !to.script && !to.labels.cut { // results for scripts do not depend on where and when they run
 		r.NonEmpty("head", rec.Head)
 		if rec.Seal != nil {
 			r.Raw("seal", rec.Seal.JSON())
@@ -110,11 +110,11 @@ func receipt(rec *journal.Record, to audience) []byte {
 	return meta.Bytes()
 }
 
-// usage is what a run and the runs that it called used.
+// usage is the usage of a run and of the runs below.
 type usage struct{ memory, calls, fuel uint64 }
 
-// usageOf returns the usage from a record. The record does not show which runs
-// overlapped, so the memory is for a tree that makes its calls one after the other.
+// usageOf returns the usage from a record. The record does not show which runs overlapped, so the
+// memory is for a tree that makes the calls one after the other.
 func usageOf(rec *journal.Record) usage {
 	all, most := usage{rec.Outcome.Memory, uint64(len(rec.Calls)), rec.Outcome.Fuel}, uint64(0)
 	for i := range rec.Calls {
@@ -169,7 +169,7 @@ func logList(logs []journal.Entry, whole bool) []byte {
 	return wire.Array(items)
 }
 
-// logText returns the log with a title, for readers; "" if it is empty.
+// logText returns the log with a title, for readers; "" for an empty log.
 func logText(title string, logs []journal.Entry) string {
 	if len(logs) == 0 {
 		return ""

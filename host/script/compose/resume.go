@@ -18,21 +18,20 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// resumed is the part of a run that continues another one. The script runs again from its
-// beginning. The calls that were answered get the same answers and are not made. Those
-// that were not are made, and what servers ask during them is answered with what the
-// client has said. So the fuel and the calls of all rounds count. A run can be continued
-// once.
+// resumed is the part of a run that continues another run. The script runs again from the
+// beginning. The answered calls get the same answers and are not made. The unanswered calls are
+// made, and the questions of servers during these calls are answered with the client's answers. So
+// the fuel and the calls of all rounds count. A run can be continued once.
 type resumed struct {
-	rec     *journal.Record               // of the run before; shared, so it is not changed
-	state   *durable.State                // what the log of a durable run says; nil for another one
+	rec     *journal.Record               // of the run before; shared, so rec is not changed
+	state   *durable.State                // from the log of a durable run; nil for another run
 	answers map[string][]byte             // of the client, by the names of the questions
 	inputs  map[int][]journal.InputRecord // of rec by call, with the answers
 	next    int                           // index of the next call in rec
 	// nextUndo is the index of the next compensation in rec.
 	nextUndo   int
 	nextUndone int  // index in rec.Calls of the next compensation that was made
-	live       bool // the script has passed what the run before did
+	live       bool // the script has passed the calls of the run before
 }
 
 func newResumed(rec *journal.Record, answers map[string][]byte) *resumed {
@@ -46,11 +45,11 @@ func newResumed(rec *journal.Record, answers map[string][]byte) *resumed {
 	return s
 }
 
-// firstOf returns the id of the first run of the chain that a run belongs to.
+// firstOf returns the id of the first run in the chain of a run.
 func firstOf(rec *journal.Record) string { return cmp.Or(rec.First, rec.ID) }
 
-// knownAnswers returns what servers asked during calls that are made again, in this run
-// and those below it, and what may have been asked during them.
+// knownAnswers returns the questions of servers during repeated calls, in this run and the runs
+// below, and the questions that may have been asked during these calls.
 func (s *resumed) knownAnswers() []*knownAnswer {
 	if s == nil {
 		return nil
@@ -71,11 +70,11 @@ func (s *resumed) knownAnswers() []*knownAnswer {
 	return all
 }
 
-// silent reports whether the script only repeats what the run before has done, so that
-// the client has got its log and its progress already.
+// silent reports whether the script only repeats the run before, so that the client has got the log
+// and the progress already.
 func (s *resumed) silent() bool { return s != nil && !s.live }
 
-// take returns the record of the next call; nil if the run before did not make it.
+// take returns the record of the next call; nil if the run before did not make the call.
 func (s *resumed) take(call abi.ToolCall) (*journal.CallRecord, error) {
 	if !s.more() {
 		return nil, nil
@@ -94,7 +93,7 @@ func (s *resumed) more() bool {
 	return s != nil && s.next < len(s.rec.Calls) && !s.rec.Calls[s.next].Undo
 }
 
-// since names the point up to which the run repeats the one before, with "before".
+// since names the point up to which the run repeats the run before, with "before".
 func (s *resumed) since() string {
 	if s.state != nil {
 		return "before its process died"
@@ -102,7 +101,7 @@ func (s *resumed) since() string {
 	return "before the client was asked"
 }
 
-// point names it in the past.
+// point names the point in the past.
 func (s *resumed) point() string {
 	if s.state != nil {
 		return "the run's process died"
@@ -115,23 +114,23 @@ func sameCall(a, b abi.ToolCall) bool {
 		string(a.Meta) == string(b.Meta) && string(a.Arguments) == string(b.Arguments)
 }
 
-// repeat returns the answer to a call of the run before. The record has all of the call
-// again, so that it can be read, and continued, without that of the run before.
+// repeat returns the answer to a call of the run before. The record has the complete call again, so
+// that the record can be read, and continued, without the record of the run before.
 func (r *run) repeat(t *stack.Request) journal.Answer {
 	for _, in := range r.resumed.inputs[t.Seq()] {
-		if !in.Unsure { // otherwise it is in the record of the call that gets the answer
+		if !in.Unsure { // otherwise the question is in the record of the call that gets the answer
 			r.journal.Input(in)
 		}
 	}
 	return t.Before.Answer
 }
 
-// divergedError is the reason that a script gets for a call that differs from the one it
-// made before. It cannot catch that error.
+// divergedError is the error for a script whose call differs from the call made before. The script
+// cannot catch the error.
 type divergedError struct{ error }
 
-// resolveResumed finds the names of a batch for a run that continues another one. If a call differs
-// from the one before, none of the batch is made.
+// resolveResumed finds the names of a batch for a run that continues another run. If a call differs
+// from the call before, no call of the batch is made.
 func (r *run) resolveResumed(ctx context.Context, all []stack.Request) {
 	var diverged error
 	live := false
@@ -173,8 +172,8 @@ func (r *run) resolveResumed(ctx context.Context, all []stack.Request) {
 	}
 }
 
-// passedKey is the note that lets the clocks of the callers go on. They stand still until a saved
-// tool that had begun has passed its earlier calls.
+// passedKey is the note that lets the clocks of the callers go on. The clocks stand still until a
+// saved tool that had begun has passed the earlier calls.
 var passedKey = &stack.Key{Name: "passed"}
 
 // passedOf returns the function of passedKey; nil for another call.
@@ -183,14 +182,14 @@ func passedOf(t *stack.Request) func() {
 	return passed
 }
 
-// removedSince says that a saved tool which had been called is not there any more.
+// removedSince returns the message for a saved tool removed since an earlier call.
 func (r *run) removedSince(t *stack.Request, err error) string {
 	return fmt.Sprintf("since %s, saved tool %q was removed: %v", r.resumed.point(), t.Tool, err)
 }
 
-// undoBefore returns the record of the next compensation that the script registers; nil
-// if the run before did not register it. It is not checked again: the script must get the
-// same answer.
+// undoBefore returns the record of the next compensation that the script registers; nil if the run
+// before did not register the compensation. The compensation is not checked again: the script must
+// get the same answer.
 func (s *resumed) undoBefore(call abi.ToolCall) *journal.UndoRecord {
 	if s == nil || s.nextUndo == len(s.rec.Undos) || !sameCall(s.rec.Undos[s.nextUndo].Request, call) {
 		return nil
@@ -199,14 +198,13 @@ func (s *resumed) undoBefore(call abi.ToolCall) *journal.UndoRecord {
 	return &s.rec.Undos[s.nextUndo-1]
 }
 
-// continueFrom makes the run continue another one: all that its script learns at its
-// beginning is the same.
+// continueFrom makes the run continue another run: all initial input of the script is the same.
 func (r *run) continueFrom(before *resumed) {
 	r.resumed, r.servers, r.agentTools = before, before.rec.Servers, before.rec.AgentTools
 	r.moment = Moment{Now: before.rec.Now, Seed: before.rec.Seed}
 }
 
-// elapsed returns how long the runs before took that this one continues.
+// elapsed returns the duration of the earlier runs continued by this run.
 func (r *run) elapsed() time.Duration {
 	if r.resumed != nil && r.resumed.state != nil && !r.inner {
 		return r.resumed.state.Used
@@ -225,11 +223,11 @@ func (s *resumed) elapsed() time.Duration {
 	return max(0, s.rec.Elapsed+s.rec.Duration-s.rec.Outcome.Waited)
 }
 
-// ErrUndecided says that it cannot be decided now who continues a run.
+// ErrUndecided reports that the process that continues a run cannot be decided now.
 var ErrUndecided = errors.New("it cannot be decided now who goes on with it")
 
-// resume returns the run that a client wants to continue, and claims it. The failure says
-// why it cannot be continued. Nil continues nothing.
+// resume returns the run that a client wants to continue, and claims the run. The failure is the
+// reason why the run cannot be continued. Nil continues nothing.
 func (c *Composer) resume(def tools.Definition, from *route.Resume) (*resumed, *Failure) {
 	if from == nil {
 		return nil, nil
@@ -269,7 +267,7 @@ func (c *Composer) resume(def tools.Definition, from *route.Resume) (*resumed, *
 	return newResumed(&rec, answers), nil
 }
 
-// changed returns why a run cannot be continued although its record is there.
+// changed returns why a run cannot be continued despite its record.
 func (c *Composer) changed(def tools.Definition, rec *journal.Record) error {
 	b := c.budget(def.Limits)
 	switch {
@@ -302,8 +300,8 @@ func readAnswers(responses []byte) (map[string][]byte, error) {
 	return answers, nil
 }
 
-// claim takes the right to continue a run, so that no call is made twice: neither by
-// another request of the client with the same state, nor by another process.
+// claim takes the right to continue a run, so that no call is made twice: neither by another
+// request of the client with the same state, nor by another process.
 func (c *Composer) claim(id string) error {
 	err := c.asked.claim(id)
 	if err == nil && c.cfg.Claims != nil {
@@ -329,8 +327,8 @@ func (c *Composer) release(before *resumed) {
 	c.asked.release(id)
 }
 
-// settleClaim ends the claim on the run before. If this run has failed before it made a
-// call, the client can try again.
+// settleClaim ends the claim on the run before. If this run has failed before its first call, the
+// client can try again.
 func (r *run) settleClaim(failed bool) {
 	switch {
 	case r.resumed == nil, r.resumed.state != nil:

@@ -20,46 +20,45 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// run is one composite call. It is the sandbox.Caller of its script.
+// run is a composite call, and the sandbox.Caller of the script.
 type run struct {
 	*Composer
 	journal  *journal.Run
 	tool     string
-	origin   route.Origin // of the request that the run answers
-	meta     []byte       // for the calls it makes; nil: none
-	progress *progress    // nil: the client did not ask for it
+	origin   route.Origin // of the request answered by the run
+	meta     []byte       // for the run's calls; nil: none
+	progress *progress    // nil: the client did not ask for progress
 	budget   budget
 	servers  []string // script names
-	// agentTools are the tools that the code mentions and that only agents can
-	// call.
+	// agentTools are the tools in the code that only agents can call.
 	agentTools []string
 	moment     Moment
 	marker     string // see abi.Request.Withheld; "" unless the run is planned or carries out a plan
-	caught     bool   // a script that called this one could go on if it failed
+	caught     bool   // a calling script could go on after a failure of this run
 	schema     bool   // the tool has an outputSchema
 
 	tree  *tree
-	inner bool   // it is not the root of the tree
+	inner bool   // the run is not the root of the tree
 	path  string // see shadow.Batch
-	outer *run   // has called this one; nil for the root of the tree
-	// clock is that of the script, and answers that of the call in outer; nil for none.
+	outer *run   // the caller of this run; nil for the root of the tree
+	// clock is the clock of the script, and answers the clock of the call in outer; nil for none.
 	clock, answers *callClock
-	passed         func()    // is called when a durable run has passed what the one before did
-	waits          stopwatch // while people decide about calls of it, or of runs below it
-	chain          []string  // the saved tools that led to this run, itself the last
-	failures       failures  // of saved tools that it has called
+	passed         func()    // called when a durable run has passed the calls of the run before
+	waits          stopwatch // while people decide about calls of this run, or of runs below
+	chain          []string  // the saved tools that led to this run, with the run's own tool last
+	failures       failures  // of called saved tools
 
-	top       stack.Handler // of its stack; see build
+	top       stack.Handler // of the run's stack; see build
 	permitted *permitted    // nil for a replay
 	undoing   *undoing
 
-	resumed *resumed // nil unless the run continues another one
+	resumed *resumed // nil unless the run continues another run
 	logID   string   // of the run in the log of a durable run
 	inDoubt tools.Durability
-	// settled says that the caller of a saved tool has got its answer before: this run only
-	// finds its compensations again.
+	// settled reports that the caller of a saved tool has got the answer before: this run only
+	// finds the compensations again.
 	settled   bool
-	concluded *shadow.Conclusion // of information flow; nil until the end, or if nothing follows it
+	concluded *shadow.Conclusion // of information flow; nil until the end, or without information flow
 
 	forwarded int // number of log entries sent to the client
 
@@ -69,8 +68,8 @@ type run struct {
 	stop   context.CancelFunc // ends the script of a replayed run
 }
 
-// execute runs the script until limited, the context of the script, ends. check, if not
-// nil, checks its result.
+// execute runs the script until limited, the context of the script, ends. check, if not nil, checks
+// the result.
 func (r *run) execute(ctx, limited context.Context, code string, params []byte, check func(result []byte) *Failure) (sandbox.Outcome, *Failure) {
 	if r.unstarted() {
 		return sandbox.Outcome{}, readFailure(r.replay.Failure)
@@ -85,7 +84,7 @@ func (r *run) execute(ctx, limited context.Context, code string, params []byte, 
 			Now: r.moment.Now, Seed: r.moment.Seed, Withheld: r.marker,
 		},
 		Limits:        r.limits(),
-		Repeats:       len(r.chain) > 0, // it is a saved tool
+		Repeats:       len(r.chain) > 0, // the run of a saved tool
 		Account:       r.tree.account,
 		Caller:        r,
 		LogFullAdvice: " (" + limits.Logs.Remedy() + ")",
@@ -103,8 +102,7 @@ func (r *run) execute(ctx, limited context.Context, code string, params []byte, 
 	return out, r.leave(f)
 }
 
-// leave tells the stage, if there is one, that the script has ended, and returns its
-// failure.
+// leave tells the stage, if set, that the script has ended, and returns the failure.
 func (r *run) leave(f *Failure) *Failure {
 	switch {
 	case r.tree.stage == nil:
@@ -118,8 +116,8 @@ func (r *run) leave(f *Failure) *Failure {
 	return f
 }
 
-// classify returns the failure of a run, nil if it succeeded. A context that has ended
-// takes precedence, because it may have caused any other failure.
+// classify returns the failure of a run, nil if the run succeeded. An ended context takes
+// precedence, because the end may have caused any other failure.
 func (r *run) classify(ctx, limited context.Context, out sandbox.Outcome, err error) *Failure {
 	switch {
 	case err == nil && out.Err == nil && len(out.Result) > 0:
@@ -156,8 +154,8 @@ func (r *run) classify(ctx, limited context.Context, out sandbox.Outcome, err er
 	return f
 }
 
-// internal returns the failure for a bug of the product. What happened is logged; the
-// client gets the run's id to find it in the log.
+// internal returns the failure for a bug of the product. The error is logged; the client gets the
+// run's id to find the error in the log.
 func (r *run) internal(err error) *Failure {
 	r.cfg.Log.Error("composite run failed inside the sandbox", "run", r.journal.ID(), "tool", r.tool, "err", err)
 	return &Failure{
@@ -168,8 +166,8 @@ func (r *run) internal(err error) *Failure {
 
 const shuttingDown = "the server is shutting down"
 
-// scriptErrorType returns the class that a guest gave an error if scripts can cause that
-// class, otherwise abi.ErrRuntime: the guest is not trusted to report for the host.
+// scriptErrorType returns the guest's class of an error if scripts can cause the class, otherwise
+// abi.ErrRuntime: the guest is not trusted to report for the host.
 func (r *run) scriptErrorType(t abi.ErrorType) abi.ErrorType {
 	switch t {
 	case abi.ErrWithheld:
@@ -182,8 +180,8 @@ func (r *run) scriptErrorType(t abi.ErrorType) abi.ErrorType {
 	return abi.ErrRuntime
 }
 
-// errorType returns the class of a script's error. For a failed call it is the class that
-// the host gave the error of that call.
+// errorType returns the class of a script's error. For a failed call the class is the class from
+// the host for the error of the call.
 func (r *run) errorType(e *abi.Error) abi.ErrorType {
 	if e.Call != nil {
 		for _, c := range r.journal.Record().Calls {
@@ -237,7 +235,7 @@ func (r *run) finish(ctx context.Context, out sandbox.Outcome, f *Failure) wire.
 		return elsewhere(left)
 	}
 	if asked := r.tree.questions.close(); len(asked) > 0 && errors.Is(context.Cause(ctx), errAsks) {
-		r.labelSession(r.tree.flow.Active()) // a question may have what the run knows
+		r.labelSession(r.tree.flow.Active()) // a question may contain data of the run
 		r.asked.keep(rec)
 		r.settleClaim(false)
 		return inputRequired(r.journal.ID(), asked)
@@ -259,8 +257,8 @@ func (r *run) finish(ctx context.Context, out sandbox.Outcome, f *Failure) wire.
 	return wire.Reply{Result: runResult(rec, f, to)}
 }
 
-// end makes the calls that undo what a failed run did, closes the record and logs the
-// run. ctx is that of the run.
+// end makes the calls that undo a failed run, closes the record and logs the run. ctx is the
+// context of the run.
 func (r *run) end(ctx context.Context, out sandbox.Outcome, f *Failure) journal.Record {
 	r.progress.close()
 	e := &stack.Ending{
@@ -274,7 +272,7 @@ func (r *run) end(ctx context.Context, out sandbox.Outcome, f *Failure) journal.
 	case e.Left(): // another process ends the record
 	case r.settled:
 		r.dropUndone()
-	default: // its caller, which also ends, does it otherwise
+	default: // otherwise the caller of the run, which also ends, undoes the calls
 		e.Undoes = f != nil && f.Type != abi.ErrWithheld && (ctx.Err() == nil || !r.inner) && !r.orphaned() && undoes(context.Cause(ctx))
 	}
 	e.Settle = func(e *stack.Ending) { r.settle(ctx, e, f) }
@@ -289,7 +287,7 @@ func (r *run) end(ctx context.Context, out sandbox.Outcome, f *Failure) journal.
 	return e.Record
 }
 
-// settle completes the outcome of a run that makes no more calls.
+// settle completes the outcome of a run without further calls.
 func (r *run) settle(ctx context.Context, e *stack.Ending, f *Failure) {
 	end := &e.Outcome
 	end.Waited = r.waits.total()
@@ -307,7 +305,7 @@ func (r *run) settle(ctx context.Context, e *stack.Ending, f *Failure) {
 	}
 }
 
-// undoes reports whether a run with that cause of its end undoes what it did.
+// undoes reports whether a run undoes its calls after the given cause of the end.
 func undoes(cause error) bool {
 	var doubt *doubtError
 	if errors.As(cause, &doubt) {
@@ -316,8 +314,8 @@ func undoes(cause error) bool {
 	return !errors.Is(cause, errAsks)
 }
 
-// log logs the run. The journal tells more about it, so a run that succeeded is only of
-// interest to somebody who asks for everything.
+// log logs the run. The journal tells more about the run, so a successful run is only of interest
+// at the level debug.
 func (r *run) log(rec *journal.Record, out sandbox.Outcome, fuel uint64) {
 	level := slog.LevelInfo
 	if rec.Outcome.Error == "" || rec.Outcome.Asks {

@@ -14,8 +14,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// upstreamSchema returns the compiled schema of the arguments of an upstream's tool. It returns
-// nil if there is none or if it does not compile; then only the server checks the arguments.
+// upstreamSchema returns the compiled schema of the arguments of an upstream's tool. The result is
+// nil without a schema or if the schema does not compile; then only the server checks the
+// arguments.
 func (c *Composer) upstreamSchema(server, tool string, raw []byte, turn tools.Turn) *tools.Schema {
 	if len(raw) == 0 {
 		return nil
@@ -33,9 +34,9 @@ func (c *Composer) upstreamSchema(server, tool string, raw []byte, turn tools.Tu
 	return schema
 }
 
-// turn returns a function that waits for a slot to compute, if the work is long, and returns
-// one that releases it. The work costs no fuel, because it is done once for many runs. After
-// ctx it does not wait.
+// turn returns a function that waits for a slot to compute, if the work is long, and returns the
+// function to release the slot. The work costs no fuel, because the work is done once for many
+// runs. After ctx the function does not wait.
 func (c *Composer) turn(ctx context.Context, tool string) tools.Turn {
 	return func(units uint64) (end func()) {
 		work := c.cfg.Sandbox.Compute(ctx, tool, nil)
@@ -44,7 +45,7 @@ func (c *Composer) turn(ctx context.Context, tool string) tools.Turn {
 	}
 }
 
-// checkMeta returns what is wrong with the _meta that the script gives.
+// checkMetaOf returns the mistake in the script's _meta.
 func checkMetaOf(t *stack.Request) *abi.CallError {
 	if t.Meta == nil {
 		return nil
@@ -66,13 +67,13 @@ func limitReached(t *stack.Request, limit *sandbox.LimitError) *abi.CallError {
 }
 
 // schemaRow refuses calls whose arguments do not match the tool's inputSchema. The row stands above
-// the plan, which lists only calls that can be made.
+// the plan, which lists only possible calls.
 type schemaRow struct {
 	stack.Pass
 	r *run
 }
 
-// Call implements stack.Handler. A compensation was checked when it was registered.
+// Call implements stack.Handler. A compensation was checked at the registration.
 func (s *schemaRow) Call(ctx context.Context, t *stack.Request) stack.Answer {
 	if !t.Undoes {
 		if failed := s.r.checkCall(ctx, t); failed != nil {
@@ -92,8 +93,8 @@ func (s *schemaRow) Undo(ctx context.Context, t *stack.Request) *abi.CallError {
 	return s.Pass.Undo(ctx, t)
 }
 
-// checkCall checks the arguments of a call against the tool's inputSchema, and its _meta.
-// The error is for the script.
+// checkCall checks the arguments of a call against the tool's inputSchema, and the _meta. The error
+// is for the script.
 func (r *run) checkCall(ctx context.Context, t *stack.Request) *abi.CallError {
 	if failed := checkMetaOf(t); failed != nil {
 		return failed

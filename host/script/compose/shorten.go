@@ -13,22 +13,22 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// Detail is how much of the calls of a run is in its result. Hosts give
-// structuredContent to the model, so by default it is little.
+// Detail is the amount of detail about a run's calls in the result. Hosts give structuredContent to
+// the model, so the default is little.
 type Detail int
 
 // The details.
 const (
-	Short Detail = iota // the first calls with small values, and how many others there were
+	Short Detail = iota // the first calls with small values, and the number of further calls
 	Full                // all calls, with whole values
 	None                // nothing
 )
 
 // The limits of Short. Sizes are bytes of JSON.
 const (
-	maxShortValue  = 256     // of params or result of one call
+	maxShortValue  = 256     // of params or result of a call
 	maxShortValues = 2 << 10 // of all these values together
-	maxShortCalls  = 10      // listed calls, including those of saved tools
+	maxShortCalls  = 10      // listed calls, including calls of saved tools
 	maxShortTools  = 20      // tools for which the other calls are counted
 	maxShortName   = 100     // of the name of a server or a tool
 	otherTools     = "others"
@@ -41,9 +41,9 @@ const (
 	maxFullSum   = 16 << 20
 )
 
-// inliner puts raw values into a result. It replaces those that are too large by their
-// size and hash; the journal has them whole.
-type inliner struct{ each, all int } // bytes left for one value, and for all values
+// inliner puts raw values into a result. Too large values are replaced by their size and hash; the
+// journal has the complete values.
+type inliner struct{ each, all int } // bytes left for a value, and for all values
 
 func newInliner() *inliner { return &inliner{maxInline, maxInlineSum} }
 
@@ -55,8 +55,8 @@ func (in *inliner) value(raw []byte) []byte {
 	return placeholder(raw, nil)
 }
 
-// placeholder returns the replacement of a value: its size and hash, and descriptions of
-// content blocks.
+// placeholder returns the replacement of a value: the size and hash, and descriptions of content
+// blocks.
 func placeholder(raw []byte, blocks [][]byte) []byte {
 	sum := sha256.Sum256(raw)
 	var o wire.Object
@@ -74,7 +74,7 @@ type callList struct {
 	detail Detail
 	values inliner
 	left   int            // how many more calls may be listed
-	more   map[string]int // numbers of calls that were not listed, by tool
+	more   map[string]int // numbers of unlisted calls, by tool
 	tools  []string       // the names in more, in order
 }
 
@@ -103,8 +103,8 @@ func (l *callList) write(o *wire.Object, calls []journal.CallRecord) {
 	o.Raw("moreCalls", more.Bytes())
 }
 
-// list lists calls, with the calls of saved tools inside them. The calls of a run count
-// before those inside them.
+// list lists calls, with the calls of saved tools inside them. The calls of a run count before the
+// calls inside them.
 func (l *callList) list(calls []journal.CallRecord) []byte {
 	n := min(len(calls), l.left)
 	l.left -= n
@@ -138,7 +138,7 @@ func (l *callList) call(c *journal.CallRecord) []byte {
 	return o.Bytes()
 }
 
-// count counts calls that are not listed.
+// count counts unlisted calls.
 func (l *callList) count(calls []journal.CallRecord) {
 	for i := range calls {
 		c := &calls[i]
@@ -190,16 +190,15 @@ func callError(class abi.ErrorType, message string) []byte {
 	return o.Bytes()
 }
 
-// The limits of the log in a result, in bytes: in structuredContent, and in the text of
-// an error or beside content blocks.
+// The limits of the log in a result, in bytes: in structuredContent, and in the text of an error or
+// next to content blocks.
 const (
 	maxShownLog = 8 << 10
 	maxLogText  = 2 << 10
 )
 
-// shownLog returns a log of at most about most bytes: a quarter of that for its
-// beginning, then a note of what was left out, then its end. No entry takes more than
-// an eighth.
+// shownLog returns a log of at most about most bytes: a quarter of most for the beginning, then a
+// note of the entries left out, then the end. No entry takes more than an eighth.
 func shownLog(logs []journal.Entry, most int) []string {
 	cut := func(e journal.Entry) string { return cutMiddle(e.Text, most/8) }
 	size := func(e journal.Entry) int { return len(wire.Quote(cut(e))) + 1 }
@@ -236,7 +235,7 @@ func shownLog(logs []journal.Entry, most int) []string {
 	return shown
 }
 
-// cutMiddle returns about n bytes of text: its beginning and its end.
+// cutMiddle returns about n bytes of text: the beginning and the end.
 func cutMiddle(text string, n int) string {
 	if len(text) <= n {
 		return text

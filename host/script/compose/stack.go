@@ -88,7 +88,7 @@ func (c crew) Idle(last bool) {
 func (c crew) Over() { c.r.tree.questions.work(1) }
 
 // names is the row that finds real names. A run that continues another run keeps the names of the
-// calls that it repeats.
+// repeated calls.
 type names struct {
 	stack.Pass
 	r *run
@@ -130,13 +130,13 @@ func (n *names) Undo(ctx context.Context, t *stack.Request) *abi.CallError {
 // undoKey is for the *journal.UndoRecord of the run before.
 var undoKey = &stack.Key{Name: "registered before"}
 
-// undoOf returns it; nil for none.
+// undoOf returns the compensation of a request; nil for none.
 func undoOf(t *stack.Request) *journal.UndoRecord {
 	u, _ := t.Note(undoKey).(*journal.UndoRecord)
 	return u
 }
 
-// flowRow lets information flow decide about batches, and tells it the answers.
+// flowRow lets information flow decide about batches, and passes the answers to information flow.
 type flowRow struct {
 	stack.Pass
 	r *run
@@ -147,7 +147,7 @@ func (f *flowRow) Batch(ctx context.Context, all []stack.Request) *abi.CallError
 		if failed := f.r.admitBatch(ctx, all); failed != nil {
 			return failed
 		}
-		for i := range all { // what they are told must not depend on what another one does at the same time
+		for i := range all { // the input of a saved tool must not depend on a concurrent call
 			all[i].Alone = all[i].Server == abi.Composites
 		}
 	}
@@ -171,14 +171,14 @@ func (f *flowRow) Undo(ctx context.Context, t *stack.Request) *abi.CallError {
 // flowKey is for the decision of information flow about a call.
 var flowKey = &stack.Key{Name: "flow"}
 
-// madeOf returns what information flow knows of a call; nil: nothing.
+// madeOf returns the knowledge of information flow about a call; nil for none.
 func madeOf(t *stack.Request) *shadow.Made {
 	m, _ := t.Note(flowKey).(*shadow.Made)
 	return m
 }
 
-// lateFlow lets information flow decide about calls that are made later than their batch: those of
-// plans, and compensations.
+// lateFlow lets information flow decide about calls made later than their batch: calls of plans,
+// and compensations.
 type lateFlow struct {
 	stack.Pass
 	r *run
@@ -203,7 +203,7 @@ func (f *lateFlow) Call(ctx context.Context, t *stack.Request) stack.Answer {
 	return answer
 }
 
-// resumedRow gives the answers of the run that this one continues.
+// resumedRow gives the answers of the run that this run continues.
 type resumedRow struct {
 	stack.Pass
 	r *run
@@ -227,7 +227,7 @@ func (w *resumedRow) Call(ctx context.Context, t *stack.Request) stack.Answer {
 		t.Decision = answer.Decision
 		r.tree.called.Add(t.Server, t.Tool)
 		return answer
-	case r.settled && t.RunBefore() == nil: // it had no answer either when its caller got one
+	case r.settled && t.RunBefore() == nil: // the call had no answer either when the run's caller got an answer
 		return stack.Answer{Err: t.Fail(abi.ErrCancelled, NoAnswer)}
 	}
 	return w.Pass.Call(ctx, t)
@@ -239,13 +239,13 @@ func (w *resumedRow) Undo(ctx context.Context, t *stack.Request) *abi.CallError 
 		return before.Err
 	}
 	failed := w.Pass.Undo(ctx, t)
-	if w.r.settled && before != nil && before.Err == nil { // its caller goes on, and hears of it when it fails
+	if w.r.settled && before != nil && before.Err == nil { // the run's caller goes on, and hears of the compensation when the compensation fails
 		t.Refused, failed = failed, nil
 	}
 	return failed
 }
 
-// soundRow answers calls that cannot be made.
+// soundRow answers impossible calls.
 type soundRow struct{ stack.Pass }
 
 func (s *soundRow) Call(ctx context.Context, t *stack.Request) stack.Answer {
@@ -265,7 +265,7 @@ func (s *soundRow) Call(ctx context.Context, t *stack.Request) stack.Answer {
 
 func (s *soundRow) Undo(ctx context.Context, t *stack.Request) *abi.CallError {
 	switch {
-	case undoOf(t) != nil: // it was when it was registered before
+	case undoOf(t) != nil: // the compensation was checked at the earlier registration
 	case t.Server == abi.Composites:
 		return t.Fail(abi.ErrValidation, "a saved tool cannot undo anything (name tools of servers)")
 	case t.Err != nil:
@@ -277,7 +277,7 @@ func (s *soundRow) Undo(ctx context.Context, t *stack.Request) *abi.CallError {
 // withheldKey is for why information flow does not make a call although the run goes on.
 var withheldKey = &stack.Key{Name: "withheld"}
 
-// doubtRow settles what becomes of calls that may have been made before.
+// doubtRow decides about calls that may have been made before.
 type doubtRow struct {
 	stack.Pass
 	r *run
@@ -305,7 +305,7 @@ func (s *savedRow) Call(ctx context.Context, t *stack.Request) stack.Answer {
 	return s.Pass.Call(ctx, t)
 }
 
-// planRow lets a Stage decide what becomes of calls.
+// planRow lets a Stage decide about calls.
 type planRow struct {
 	stack.Pass
 	r *run

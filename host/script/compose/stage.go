@@ -12,57 +12,55 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// Stage decides what becomes of the calls of a run that is planned, or that carries out a
-// plan, and of the runs that it calls. In such a tree of runs all calls are made one after
-// the other, those of a batch in the script's order. So the methods are never called at
-// the same time.
+// Stage decides about the calls of a run that is planned, or that carries out a plan, and of the
+// runs below. In the tree of a Stage all calls are made one after the other, in the script's order
+// within a batch. So the methods are never called at the same time.
 type Stage interface {
-	// Plan is what the records of the runs say about the plan. Its Marker is
-	// abi.Request.Withheld.
+	// Plan is the plan in the records of the runs. The Marker of the Plan is abi.Request.Withheld.
 	Plan() journal.Plan
 	// Moment is the time and the seed of all runs.
 	Moment() Moment
 	// Call answers a call of an upstream's tool, by c.Make or otherwise.
 	Call(ctx context.Context, c StagedCall) journal.Answer
-	// Undo is called for each compensation that a script registers. It reports whether
-	// it is registered, so that it is made if the run fails. The error is for the script.
+	// Undo is called for each compensation that a script registers. registered reports whether the
+	// compensation is registered, to be made if the run fails. The error is for the script.
 	Undo(c StagedCall) (registered bool, failed *abi.CallError)
-	// Commit is called when a script drops its compensations. It returns whether they
-	// are dropped.
+	// Commit is called when a script drops the compensations. The result reports whether they are
+	// dropped.
 	Commit() bool
 	// Saved is called before a saved tool is run for a script. The error is for the script.
 	Saved(c StagedCall, def tools.Definition) *abi.CallError
-	// Left is called when a run ends because its script needs an answer that is not
-	// known: first for the run whose script it is.
+	// Left is called when a run ends because the script needs an unknown answer: first for the run
+	// of the script.
 	Left(f *Failure)
 	// Finished is called when the script of the root of the tree has succeeded. The error
 	// makes the run fail.
 	Finished() error
-	// Approved reports whether a person has allowed the calls that this is asked for.
+	// Approved reports whether a person has allowed the calls of the question.
 	Approved() bool
 }
 
 // StagedCall is a call about which a Stage decides.
 type StagedCall struct {
-	abi.ToolCall        // as the script made it
+	abi.ToolCall        // as made by the script
 	Server, Tool string // real names
-	// Batch is the number of the batch in which the script makes the call, in the tree of
-	// runs. It is 0 for a compensation.
+	// Batch is the number of the batch of the script's call, in the tree of runs; 0 for a
+	// compensation.
 	Batch int64
-	// Caught says that the script, or one that called it, could go on if the call failed.
+	// Caught reports that the script, or a calling script, could go on if the call failed.
 	Caught bool
-	// Made is the call as the router gets it; it has no progress.
+	// Made is the call as the router gets the call, without progress.
 	Made route.ScriptCall
-	// Make makes the call. It is nil for a compensation.
+	// Make makes the call. Make is nil for a compensation.
 	Make func() journal.Answer
-	// Fail returns the error that the script gets for the call.
+	// Fail returns the script's error for the call.
 	Fail func(class abi.ErrorType, message string) *abi.CallError
 }
 
-// RunStaged runs a tool for a Stage. saved says that it is a saved tool, otherwise it is
-// code; params are its raw arguments. The failure is nil if the run succeeded. Its type is
-// abi.ErrWithheld if the script could not go on without an answer that is not known. Then
-// nothing is undone. If the run could not begin, the record is empty.
+// RunStaged runs a tool for a Stage. saved distinguishes a saved tool from code; params are the raw
+// arguments. The failure is nil if the run succeeded. The type of the failure is abi.ErrWithheld if
+// the script could not go on without an unknown answer. Then nothing is undone. If the run could
+// not begin, the record is empty.
 func (c *Composer) RunStaged(ctx context.Context, def tools.Definition, saved bool, params []byte, call route.Call, stage Stage) (journal.Record, *Failure) {
 	if f := c.ready(ctx); f != nil {
 		return journal.Record{}, f
@@ -81,7 +79,7 @@ func (c *Composer) RunStaged(ctx context.Context, def tools.Definition, saved bo
 	defer end()
 	out, f := r.script(ctx, b)
 	rec := r.end(ctx, out, f)
-	r.labelSession(r.tree.flow.Active()) // what becomes of the plan shows its answers
+	r.labelSession(r.tree.flow.Active()) // the outcome of the plan shows the answers
 	return rec, f
 }
 
@@ -92,7 +90,7 @@ func (r *run) staged(ctx context.Context, t *stack.Request, next stack.Handler) 
 	return r.tree.stage.Call(ctx, c)
 }
 
-// stagedCall returns what the stage needs to know of a call.
+// stagedCall returns the description of a call for the stage.
 func (r *run) stagedCall(t *stack.Request) StagedCall {
 	return StagedCall{
 		ToolCall: t.ToolCall, Server: t.Server, Tool: t.Tool, Batch: t.Batch, Caught: t.Caught || r.caught,
@@ -100,11 +98,11 @@ func (r *run) stagedCall(t *stack.Request) StagedCall {
 	}
 }
 
-// approved reports whether a person has allowed the calls of the tree that are made now.
+// approved reports whether a person has allowed the current calls of the tree.
 func (t *tree) approved() bool { return t.stage != nil && t.stage.Approved() }
 
-// refuseRaw returns why the whole result of a saved tool cannot be passed on: its text has
-// what stands for withheld answers, of which the script would learn.
+// refuseRaw returns why the whole result of a saved tool cannot be passed on: the text has the
+// marker of withheld answers, and the script would learn of the marker.
 func (r *run) refuseRaw(t *stack.Request, result []byte) *abi.CallError {
 	if !t.Raw || r.marker == "" || !bytes.Contains(result, []byte(r.marker)) {
 		return nil

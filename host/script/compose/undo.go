@@ -15,8 +15,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// undoing is the row that holds the calls that undo what a run did if it fails, in the order in
-// which the script registered them. When a saved tool succeeds, its caller takes them over.
+// undoing is the row with the compensations of a run, in the order of registration by the script.
+// When a saved tool succeeds, the caller takes the compensations over.
 type undoing struct {
 	stack.Pass
 	run *run
@@ -83,8 +83,8 @@ func (u *undoing) End(ctx context.Context, e *stack.Ending) {
 	u.Pass.End(ctx, e)
 }
 
-// Undo registers a call that is made if the run fails. It returns all errors that can be
-// found now, because later the script could not handle them.
+// Undo registers a call to be made if the run fails. Undo returns all errors that can be found now,
+// because the script could not handle them later.
 func (r *run) Undo(ctx context.Context, call abi.ToolCall) *abi.CallError {
 	return r.top.Undo(ctx, &stack.Request{ToolCall: call})
 }
@@ -96,14 +96,14 @@ func (r *run) Commit() { r.top.Commit() }
 // waits half a second, and then the process may end.
 const closingTime = 400 * time.Millisecond
 
-// undoOutcome is the outcome of a call that undoes something.
+// undoOutcome is the outcome of a compensation.
 type undoOutcome struct {
 	server, tool string
 	arguments    []byte
-	err          *abi.CallError // nil if it succeeded
+	err          *abi.CallError // nil if the call succeeded
 }
 
-// call returns the call as a script writes it, for readers.
+// call returns the call as a script writes calls, for readers.
 func (u *undoOutcome) call() string {
 	const most = 80
 	if len(u.arguments) > most {
@@ -112,11 +112,10 @@ func (u *undoOutcome) call() string {
 	return u.server + "." + u.tool + "(" + string(u.arguments) + ")"
 }
 
-// compensate makes the calls that undo what the run did, the last one first, even if
-// others fail. They have a time limit of their own, because that of the run may be over.
-// Each has a share of it; when that is over, the next call starts. A late call continues
-// while there is time, but at most Options.Parallel calls are active; beyond that the
-// oldest is cancelled.
+// compensate makes the compensations of the run, the last one first, even if others fail. They have
+// a time limit of their own, because the time of the run may be over. Each compensation has a share
+// of the time; when the share is over, the next call starts. A late call continues while time is
+// left, but at most Options.Parallel calls are active; beyond this number the oldest is cancelled.
 func (u *undoing) compensate(ctx context.Context, e *stack.Ending) []undoOutcome {
 	calls, cfg := u.take(), &u.run.cfg
 	if len(calls) == 0 {
@@ -141,7 +140,7 @@ func (u *undoing) compensate(ctx context.Context, e *stack.Ending) []undoOutcome
 	}
 	end, _ := ctx.Deadline()
 	outcomes := make([]undoOutcome, len(calls))
-	var active []activeCompensation // that are late, oldest first
+	var active []activeCompensation // the late compensations, oldest first
 	for done := range calls {
 		if len(active) >= cfg.Parallel {
 			active[0].abort()
@@ -154,25 +153,25 @@ func (u *undoing) compensate(ctx context.Context, e *stack.Ending) []undoOutcome
 		}
 	}
 	for _, c := range active {
-		<-c.done // it ends with ctx at the latest
+		<-c.done // the call ends with ctx at the latest
 	}
 	return outcomes
 }
 
-// lateError says that a call that undoes something took too long.
+// lateError reports that a compensation took too long.
 type lateError struct{ timeout time.Duration }
 
 func (e *lateError) Error() string {
 	return fmt.Sprintf("not done within %v (%s)", e.timeout, limits.UndoTime.Setting())
 }
 
-// activeCompensation is an active call that undoes something.
+// activeCompensation is an active compensation.
 type activeCompensation struct {
 	cancel context.CancelFunc
-	done   chan struct{} // closed when there is an outcome
+	done   chan struct{} // closed with the outcome
 }
 
-// begin makes one of the calls; outcome is set when it is done.
+// begin makes a compensation; outcome is set at the end of the call.
 func (u *undoing) begin(ctx context.Context, late error, t *stack.Request, outcome *undoOutcome) activeCompensation {
 	ctx, cancel := context.WithCancelCause(ctx)
 	c := activeCompensation{func() { cancel(late) }, make(chan struct{})}
@@ -193,7 +192,7 @@ func (u *undoing) begin(ctx context.Context, late error, t *stack.Request, outco
 	return c
 }
 
-// wait waits for the outcome for that time, and reports whether it came.
+// wait waits for the outcome for the time most, and reports whether the outcome came.
 func (c activeCompensation) wait(most time.Duration) bool {
 	timer := time.NewTimer(most)
 	defer timer.Stop()
@@ -205,13 +204,13 @@ func (c activeCompensation) wait(most time.Duration) bool {
 	}
 }
 
-// abort cancels the call and waits for its end.
+// abort cancels the call and waits for the end of the call.
 func (c activeCompensation) abort() {
 	c.cancel()
 	<-c.done
 }
 
-// forwardUndo makes a call that undoes something.
+// forwardUndo makes a compensation.
 func (r *run) forwardUndo(ctx context.Context, t *stack.Request) stack.Answer {
 	late := func() stack.Answer {
 		var late *lateError
