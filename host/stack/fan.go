@@ -61,7 +61,7 @@ func (f *fan) Batch(ctx context.Context, all []Request) *abi.CallError {
 	return nil
 }
 
-// one are the indexes of a batch of one call.
+// one are the indexes of a batch of a single call.
 var one = []int{0}
 
 // make makes some calls of a batch together, by their indexes.

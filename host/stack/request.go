@@ -26,7 +26,7 @@ type Request struct {
 	// Unregistered marks a call passed to Undo that is not made if the run fails.
 	Unregistered bool
 	Batch        int64 // number of the batch in the tree of runs; 0 for a compensation
-	// Alone says that no other call of the batch is made at the same time.
+	// Alone reports that no other call of the batch is made at the same time.
 	Alone    bool
 	Approved bool // a person has allowed the call
 	// Refused is the reason why a compensation may no longer be made, or why a saved tool that
@@ -35,22 +35,22 @@ type Request struct {
 	// Before is the record of the call in the run that this run continues; nil for a new call.
 	Before *journal.CallRecord
 
-	// Repeats says that the call was answered before the process of a durable run died. A saved
-	// tool is then run again only to find its compensations.
+	// Repeats reports that the call was answered before the process of a durable run died. A saved
+	// tool is then run again only to find the compensations.
 	Repeats bool
-	// Began says that the process of a durable run died while a saved tool ran for the call. The
-	// tool is run again, even without the permission to call it, to find its compensations.
+	// Began reports that the process of a durable run died while a saved tool ran for the call. The
+	// tool is run again, even without the permission to call the tool, to find the compensations.
 	Began bool
 
 	Record   *journal.Call     // set by the row Record
 	Decision *journal.Decision // of policy; nil for a plain decision
 	Undos    []Request         // compensations registered by the saved tool that answers the call
-	Answer   Answer            // set when the call has its answer
+	Answer   Answer            // set once the call is answered
 
 	notes []note
 }
 
-// Key identifies the notes of one row.
+// Key identifies the notes of a row.
 type Key struct{ Name string }
 
 type note struct {
@@ -79,11 +79,10 @@ func (r *Request) Note(key *Key) any {
 	return nil
 }
 
-// Seq returns the number of the call in the record of its run.
+// Seq returns the number of the call in the record of the run.
 func (r *Request) Seq() int { return r.Record.Seq() }
 
-// RunBefore returns the run that answered the call of a saved tool in the run before; nil if there
-// is none.
+// RunBefore returns the run that answered the call of a saved tool in the run before; nil for none.
 func (r *Request) RunBefore() *journal.Record {
 	if r.Before == nil {
 		return nil
@@ -91,7 +90,7 @@ func (r *Request) RunBefore() *journal.Record {
 	return r.Before.Answer.Run
 }
 
-// Fail returns the error that the script gets for the call.
+// Fail returns the script's error for the call.
 func (r *Request) Fail(class abi.ErrorType, message string) *abi.CallError {
 	return &abi.CallError{Type: class, Server: r.Server, Tool: r.Tool, Message: message}
 }

@@ -1,15 +1,10 @@
 // Package stack defines the rows between a script and the servers. Each row is a Handler that holds
-// the next row. A row can answer a call itself, change the call, wait, or pass the call on.
-//
-//	stack.go     Handler, Middleware, Of
-//	request.go   Request: one call on its way down
-//	fan.go       Fan: the calls of a batch, made at the same time
-//	record.go    Record: the row that writes the record of a run
+// the next row. A row can answer a call itself, change the call, wait, or pass the call on. Begin
+// with Handler and Request; Of builds a stack.
 //
 // A batch goes down the stack once as a whole (Handler.Batch), from the row names to the row Fan,
 // and Fan sends each call of the batch down once more (Handler.Call). A row can therefore decide
-// about a batch before any call is made, see each answer as it arrives, and act after the last
-// answer.
+// about a batch before any call is made, see each answer on arrival, and act after the last answer.
 package stack
 
 import (
@@ -19,7 +14,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 )
 
-// Answer is the answer to a call, as the record of the run has it.
+// Answer is the answer to a call, as stored in the record of the run.
 type Answer = journal.Answer
 
 // Handler is a row of a stack, with all rows below it.
@@ -28,8 +23,8 @@ type Handler interface {
 	// calls of the batch, and means that no call was made. A batch of one call with Undoes is
 	// only opened; the row undo then makes the call with Call.
 	Batch(ctx context.Context, all []Request) *abi.CallError
-	// Call makes one call. It can be called at the same time for the calls of a batch, and
-	// returns soon after ctx has ended.
+	// Call makes a call. Call can be called at the same time for the calls of a batch, and returns
+	// soon after ctx has ended.
 	Call(ctx context.Context, r *Request) Answer
 	// Undo registers a call that is made, with Undoes set, if the run fails. The error is for
 	// the script.
@@ -37,9 +32,9 @@ type Handler interface {
 	// Undoing announces the compensations that follow, in order. After an error, no
 	// compensation is made.
 	Undoing(ctx context.Context, e *Ending, all []Request) error
-	// Commit reports whether the calls that were registered are dropped.
+	// Commit reports whether the registered calls are dropped.
 	Commit() bool
-	// Log takes an entry of the script's log. It does not block.
+	// Log takes an entry of the script's log, and does not block.
 	Log(level abi.LogLevel, text string)
 	// End is called once when the script has ended.
 	End(ctx context.Context, e *Ending)
@@ -47,9 +42,9 @@ type Handler interface {
 
 // Ending describes the end of a run. Each row adds its part.
 type Ending struct {
-	// Err is why the run failed; nil if it succeeded.
+	// Err is the reason for the run's failure; nil if the run succeeded.
 	Err error
-	// Outcome is for the record. Until Settle is called, its fuel is the script's own fuel.
+	// Outcome is for the record. Until Settle is called, the fuel is the script's own fuel.
 	Outcome journal.Outcome
 	// Undoes reports that the registered compensations are made.
 	Undoes bool

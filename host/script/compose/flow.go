@@ -17,7 +17,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// Flow says how information flow is followed; see package shadow. All but Keep, Inherited,
+// Flow has the settings for following information flow; see package shadow. All but Keep, Inherited,
 // Session and Odd must be set.
 type Flow struct {
 	flow.Settings

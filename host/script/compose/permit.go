@@ -58,7 +58,7 @@ func (c *Composer) permitted(ctx context.Context, def tools.Definition) tools.De
 	if err != nil || wrong != nil { // then the run limits the tool to its bounds, or fails
 		return def
 	}
-	derived.Definitions = nil // the digests of today say nothing
+	derived.Definitions = nil // current digests are no evidence
 	def.Permissions = derived
 	return def
 }

@@ -20,7 +20,7 @@ import (
 // 2025-11-25, basic, section _meta.
 const ReceiptKey = "io.github.mcp-metatool/receipt"
 
-// An audience says for whom a result is made.
+// An audience describes the readers of a result.
 type audience struct {
 	revision protocol.Revision // of the client; zero: the client supports everything
 	detail   Detail            // of calls

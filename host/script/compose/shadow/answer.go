@@ -8,12 +8,12 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 )
 
-// answer answers a call of a shadow, but for those of saved tools, which are run. blanked says
-// that it is a blank.
+// answer answers a call of a shadow, except calls of saved tools, which are run. blanked reports
+// that the answer is a blank.
 //
-// A shadow that was not given a blank yet is like the run, and gets the same answers. After that,
-// nothing that it is given may depend on what the run was given, nor that it is given anything: so
-// it is never "the answer that the run has, if it has one".
+// A shadow before its first blank is like the run, and gets the same answers. After a blank, the
+// answers, and whether the shadow is answered at all, must not depend on answers of the run: so
+// answer never returns "the answer that the run has, if it has one".
 func (p *Tape) answer(t *target, clean bool) (a journal.Answer, blanked bool) {
 	s := p.s
 	switch {
@@ -41,13 +41,13 @@ func (p *Tape) answer(t *target, clean bool) (a journal.Answer, blanked bool) {
 			s.wrote[t.Server] = true
 		}
 		return p.source(t), true
-	case t.sink && s.wrote[t.Server]: // its answer may show what was written
+	case t.sink && s.wrote[t.Server]: // the answer may show the written data
 		return p.blank(t, false), true
 	case t.sink && found.stale.Has(s.label):
 		return p.stale(t), false
 	case t.sink && found.after != s.told[t.Server]:
 		return p.end(t, fmt.Sprintf("%s was asked something else before, so that what %s.%s answers may depend on that", t.Server, t.Server, t.Tool)), false
-	case t.sink: // it was found equal
+	case t.sink: // the call was found equal
 		if !s.tree.isDone(found) {
 			return p.end(t, "the run has no answer to its call"), false
 		}
@@ -84,7 +84,7 @@ func (t *Tree) answer(m *Made) journal.Answer {
 	return m.answer
 }
 
-// use notes that the shadow has had the answer to a call. It gets each once.
+// use notes that the shadow has had the answer to a call. The shadow gets each answer once.
 func (p *Tape) use(m *Made) {
 	if p.used == nil {
 		p.used = map[*Made]bool{}
@@ -92,9 +92,8 @@ func (p *Tape) use(m *Made) {
 	p.used[m] = true
 }
 
-// find returns the first call of the run of the same saved tool that is the same, and whose
-// answer the shadow has not had; nil if there is none. Its server must have been told and asked
-// the same before.
+// find returns the first equal call of the run of the same saved tool whose answer the shadow has
+// not had; nil for none. The earlier messages and questions to the server must have been the same.
 func (p *Tape) find(t *target) *Made {
 	p.s.tree.mu.Lock()
 	defer p.s.tree.mu.Unlock()
@@ -110,8 +109,8 @@ func (p *Tape) find(t *target) *Made {
 	return nil
 }
 
-// end ends the shadow: the error cannot be caught. It denies, since that it ends may depend on
-// labelled answers.
+// end ends the shadow: the error cannot be caught. The end counts as a denial, since the end may
+// depend on labelled answers.
 func (p *Tape) end(t *target, why string) journal.Answer {
 	if p.s.why == "" {
 		p.s.why = why
@@ -119,17 +118,17 @@ func (p *Tape) end(t *target, why string) journal.Answer {
 	return journal.Answer{Err: &abi.CallError{Type: abi.ErrPermission, Server: t.Server, Tool: t.Tool, Message: "flow: " + why}}
 }
 
-// stale ends the shadow because the answer of a server may show what only the run has told it.
+// stale ends the shadow because the answer of a server may show data that only the run has sent.
 func (p *Tape) stale(t *target) journal.Answer {
 	return p.end(t, fmt.Sprintf("%s was given what may depend on labelled answers, so that what %s.%s answers may, too", t.Server, t.Server, t.Tool))
 }
 
-// maxBlanks is how many blanks a shadow gets of one tool that are as its own ones are. Later ones are
-// empty, so that a script ends that asks for pages until one is empty, or again until there is no
-// error. How often the shadow has asked depends on no labelled answer.
+// maxBlanks is how many blanks of a tool a shadow gets in the shadow's own form. Later blanks are
+// empty, so that a script ends that asks for pages until a page is empty, or again until no error
+// is left. The number of the shadow's calls depends on no labelled answer.
 const maxBlanks = 32
 
-// blanksOf counts a blank in place of an answer of a tool, and returns what it is made with.
+// blanksOf counts a blank in place of an answer of a tool, and returns the form of the blank.
 func (s *shadow) blanksOf(t *target) flow.Blanks {
 	tool := [2]string{t.Server, t.Tool}
 	if s.given[tool]++; s.given[tool] > maxBlanks {
@@ -150,8 +149,8 @@ func (p *Tape) source(t *target) journal.Answer {
 	return journal.Answer{Err: &abi.CallError{Type: abi.ErrTool, Server: t.Server, Tool: t.Tool, Message: "no answer"}}
 }
 
-// blank returns a blank in place of another answer. wrote says that the call may change what its
-// server answers to others.
+// blank returns a blank in place of another answer. wrote reports that the call may change the
+// server's answers to other calls.
 func (p *Tape) blank(t *target, wrote bool) journal.Answer {
 	if wrote {
 		p.s.wrote[t.Server] = true

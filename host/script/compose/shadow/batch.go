@@ -10,50 +10,50 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 )
 
-// Batch is a batch of calls that a run is about to make.
+// Batch is a batch of calls before a run makes the calls.
 type Batch struct {
-	// Path is that of the run: "" for the root, and what Made.Path returns for that of a saved
-	// tool.
+	// Path is the path of the run: "" for the root, and the result of Made.Path for the run of a
+	// saved tool.
 	Path  string
-	Undo  bool // it is a compensation
+	Undo  bool // the batch is a compensation
 	Calls []Request
 }
 
 // Request is a call of a batch.
 type Request struct {
 	flow.Call // with the real names; see Failed
-	// Failed says that the call will not be made, since its tool is not known.
+	// Failed reports that the call will not be made, since the tool is unknown.
 	Failed bool
-	// Repeated says that the call was made and answered before, by the run that this one
-	// continues, so that nothing is decided about it.
+	// Repeated reports that the call was made and answered before, by the run that this run
+	// continues, so that nothing is decided about the call.
 	Repeated bool
 	// Ask asks a person whether the call may be made. rule identifies the question, and reason
-	// explains it. The error says why it may not be, or is the cause of ctx.
+	// explains the question. The error is the reason for a refusal, or the cause of ctx.
 	Ask func(ctx context.Context, rule, reason string) error
 }
 
-// Denial says why no call of a batch is made.
+// Denial is the reason why no call of a batch is made.
 type Denial struct {
 	Label flow.Label
-	// Type is abi.ErrPermission, or abi.ErrResource if there was no room for shadows, or another
-	// one if the run ends.
+	// Type is abi.ErrPermission, or abi.ErrResource without room for shadows, or another type if
+	// the run ends.
 	Type abi.ErrorType
 	// Message has nothing of the run: only the shadows' own calls and errors.
 	Message string
-	// Others are the labels that the message may have: those of answers that the shadows had.
+	// Others are the labels that the message may have: the labels of the shadows' answers.
 	Others flow.Labels
 }
 
-// Permit is what becomes of the calls of a batch, by their index.
+// Permit is the decision about the calls of a batch, by their index.
 type Permit struct {
 	Made []*Made
-	// Calls of a shadow are made in place of those of the run; nil for that of the run.
+	// Calls of a shadow are made in place of the run's calls; nil for the run's call.
 	Calls []*flow.Call
-	// Withheld are errors for calls that are not made.
+	// Withheld are errors for withheld calls.
 	Withheld []string
 }
 
-// Admit decides about a batch. If there is a Denial, none of its calls may be made.
+// Admit decides about a batch. After a Denial, no call of the batch may be made.
 func (t *Tree) Admit(ctx context.Context, b Batch) (Permit, *Denial) {
 	t.judging.Lock()
 	defer t.judging.Unlock()
@@ -90,7 +90,7 @@ func (t *Tree) Admit(ctx context.Context, b Batch) (Permit, *Denial) {
 	return p, nil
 }
 
-// unknown refuses calls of sinks as long as it is not known which servers have labels.
+// unknown refuses calls of sinks as long as the servers with labels are not known.
 func (t *Tree) unknown(all []*Made) *Denial {
 	for _, m := range all {
 		if m.sinks != 0 && t.o.Unknown != nil {
@@ -100,7 +100,7 @@ func (t *Tree) unknown(all []*Made) *Denial {
 	return nil
 }
 
-// sinksOf returns the calls of a batch that care about a label.
+// sinksOf returns the calls of a batch to sinks for a label.
 func sinksOf(all []*Made, l flow.Label) (sinks []*Made) {
 	for _, m := range all {
 		if m.sinks.Has(l) {
@@ -110,12 +110,11 @@ func sinksOf(all []*Made, l flow.Label) (sinks []*Made) {
 	return sinks
 }
 
-// gate decides about the calls of a batch that care about an active label. The caller holds
-// judging.
+// gate decides about the calls of a batch to sinks for an active label. The caller holds judging.
 func (t *Tree) gate(ctx context.Context, b *Batch, p *Permit, l flow.Label, sinks []*Made, replaced *bool) *Denial {
-	replaces := t.o.Rules.Action == flow.Shadow && !b.Undo && t.lost[l] == "" // counts what it sends
+	replaces := t.o.Rules.Action == flow.Shadow && !b.Undo && t.lost[l] == "" // counts the calls sent by the shadow
 	full := !replaces && !t.sends(l, len(sinks))
-	if repeated(b, p.Made, l) { // it was decided then; the shadows check that they find the same
+	if repeated(b, p.Made, l) { // the decision was made then; the shadows check that they find the same
 		return nil
 	}
 	if full {
@@ -157,7 +156,7 @@ func (t *Tree) gate(ctx context.Context, b *Batch, p *Permit, l flow.Label, sink
 	return d
 }
 
-// sends counts calls to sinks that care about a label, and reports whether there may be as many.
+// sends counts calls to sinks for a label, and reports whether the number is permitted.
 func (t *Tree) sends(l flow.Label, n int) bool {
 	t.gated[l] += n
 	return t.gated[l] <= t.o.Rules.MaxSinkCalls
@@ -168,7 +167,7 @@ func (t *Tree) tooMany(l flow.Label) *Denial {
 		"%s. The run would make more than %d such calls (max_sink_calls in [flow])", t.because(l), t.o.Rules.MaxSinkCalls)}
 }
 
-// repeated reports whether all calls of a batch that care about a label were made before.
+// repeated reports whether all calls of a batch to sinks for a label were made before.
 func repeated(b *Batch, all []*Made, l flow.Label) bool {
 	for i, m := range all {
 		if m.sinks.Has(l) && !b.Calls[i].Repeated {
@@ -179,12 +178,12 @@ func repeated(b *Batch, all []*Made, l flow.Label) bool {
 }
 
 // mustAsk reports whether a person has to decide even about a call that shadows make, too: not
-// about what a denied run undoes, for which nobody would be there in time.
+// about compensations of a denied run, for which no person would be present in time.
 func (t *Tree) mustAsk() bool {
 	return t.denied == nil && t.o.Session != nil && t.o.Rules.Again == flow.AskAgain && t.o.Session.Flagged()
 }
 
-// ask asks a person about each call of a batch that cares about a label.
+// ask asks a person about each call of a batch to sinks for a label.
 func (t *Tree) ask(ctx context.Context, b *Batch, p *Permit, l flow.Label, rule, reason string) *Denial {
 	for i, m := range p.Made {
 		if !m.sinks.Has(l) {
@@ -200,15 +199,15 @@ func (t *Tree) ask(ctx context.Context, b *Batch, p *Permit, l flow.Label, rule,
 		case ctx.Err() != nil:
 			return &Denial{Label: l, Type: abi.ErrCancelled, Message: "not made: the run had ended"}
 		default:
-			// What a person says, and that one was asked about this call, may be known.
+			// The person's answer, and the fact of the question about this call, may be known.
 			return &Denial{Label: l, Type: abi.ErrPermission, Message: t.because(l) + ". A person had to allow the call, and has not"}
 		}
 	}
 	return nil
 }
 
-// deny notes a denial. A compensation that is not made ends nothing: the run has failed already,
-// and its reply has the labels of what it has read.
+// deny notes a denial. A denied compensation ends nothing: the run has failed already, and the
+// reply has the labels of the answers read by the run.
 func (t *Tree) deny(b *Batch, first *Made, d *Denial) *Denial {
 	if d.Type != abi.ErrPermission {
 		return d
@@ -226,7 +225,7 @@ func (t *Tree) deny(b *Batch, first *Made, d *Denial) *Denial {
 	return d
 }
 
-// lose notes that a label's calls cannot be compared any more, and lets its shadows go.
+// lose notes that a label's calls can no longer be compared, and lets the label's shadows go.
 func (t *Tree) lose(l flow.Label, why string) {
 	t.lost[l] = why
 	for _, s := range t.shadows[l] {
@@ -236,15 +235,15 @@ func (t *Tree) lose(l flow.Label, why string) {
 	t.shadows[l] = nil
 }
 
-// index returns the number of the next batch of a run with calls that care about a label.
+// index returns the number of the next batch of a run with calls to sinks for a label.
 func (t *Tree) index(path string, l flow.Label) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.node(path).sinks[l])
 }
 
-// dependent returns the active labels on which the call may depend in a way that was not ruled
-// out by comparing.
+// dependent returns the active labels on which the call may depend in a way not ruled out by
+// comparing.
 func (t *Tree) dependent(m *Made, active flow.Labels) flow.Labels {
 	set := active
 	for _, l := range flow.AllLabels {
@@ -255,7 +254,7 @@ func (t *Tree) dependent(m *Made, active flow.Labels) flow.Labels {
 	return set
 }
 
-// inherit makes sure that later runs know which servers are given what depends on labels.
+// inherit makes sure that later runs know which servers are given data that depends on labels.
 func (t *Tree) inherit(ctx context.Context, b *Batch, all []*Made, active flow.Labels) *Denial {
 	if t.o.Keep == nil || active == 0 {
 		return nil
@@ -282,12 +281,12 @@ func (t *Tree) inherit(ctx context.Context, b *Batch, all []*Made, active flow.L
 	return nil
 }
 
-// register adds the calls of a batch to what the run has done.
+// register adds the calls of a batch to the record of the run's calls.
 func (t *Tree) register(b *Batch, all []*Made, active flow.Labels) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n := t.node(b.Path)
-	for i, m := range all { // what is written in the batch, first: a read in it may see that
+	for i, m := range all { // the batch's writes first: a read in the batch may see the written data
 		if !b.Calls[i].Failed && !m.withheld && m.Server != abi.Composites && !t.o.Rules.ReadsOnly(m.Server, m.Tool) {
 			for _, l := range flow.AllLabels {
 				if t.dependent(m, active).Has(l) {

@@ -2,18 +2,18 @@ package shadow
 
 import "sync"
 
-// definitions are the definitions of tools as a run knows them. A server must not be able to change
-// them when it was given what depends on labelled answers: what stands in for answers is made from
-// them. So they are those from before the first labelled answer. A server that has not listed its
-// tools by then has been told nothing; its first definitions count.
+// definitions are the definitions of tools as a run knows them. A server with data that depends on
+// labelled answers must not be able to change the definitions: blanks for answers are made from
+// definitions. So the definitions are from before the first labelled answer. A server that has not
+// listed its tools by then has been told nothing; the server's first definitions count.
 type definitions struct {
 	now func() func(server, tool string) []byte
 
 	mu     sync.Mutex // a leaf
 	before func(server, tool string) []byte
 	frozen bool                 // a label is active
-	later  map[[2]string][]byte // first seen after that
-	given  map[string]bool      // servers that were given what may depend on labels
+	later  map[[2]string][]byte // first seen after the first labelled answer
+	given  map[string]bool      // servers with data that may depend on labels
 }
 
 // look takes the definitions of this moment, unless a label is active.
@@ -31,14 +31,14 @@ func (d *definitions) freeze() {
 	d.frozen = true
 }
 
-// give notes that a server is given what may depend on labels.
+// give notes that a server is given data that may depend on labels.
 func (d *definitions) give(server string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.given[server] = true
 }
 
-// of returns the definition of a tool; nil if it is not known.
+// of returns the definition of a tool; nil for an unknown tool.
 func (d *definitions) of(server, tool string) []byte {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -9,10 +9,10 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 )
 
-// Conclusion says what is known of a run that has ended.
+// Conclusion is the knowledge about an ended run.
 type Conclusion struct {
-	// Read are the labels of all answers, and Carried those of the result and the log: for the
-	// others, shadows have shown that they do not depend on them.
+	// Read are the labels of all answers, and Carried the labels of the result and the log: shadows
+	// have shown that the result and the log do not depend on the labels missing in Carried.
 	Read, Carried flow.Labels
 	// Short are the labels of which a shadow had more to send than the run.
 	Short flow.Labels
@@ -20,14 +20,15 @@ type Conclusion struct {
 	Denied *Denial
 }
 
-// lateTime is how long shadows may take after a run that was cancelled.
+// lateTime is how long shadows may take after a cancelled run.
 const lateTime = time.Second
 
-// Finish says what is known of the run, whose record that is, and closes the Tree. ctx is that of
-// the run. If it has ended, over says that the run does not go on later or elsewhere.
+// Finish returns the Conclusion about the run with the record rec, and closes the Tree. ctx is the
+// context of the run. If ctx has ended, over reports that the run does not go on later or
+// elsewhere.
 //
-// A run that came to no sink has no shadows yet. If its script may call one, they begin now:
-// otherwise nobody would notice that it tells something by not calling it.
+// A run that came to no sink has no shadows yet. If the script may call a sink, the shadows begin
+// now: otherwise information that the run conveys by not calling the sink would not be noticed.
 func (t *Tree) Finish(ctx context.Context, rec *journal.Record, over bool) Conclusion {
 	defer t.Close()
 	t.judging.Lock()
@@ -57,17 +58,17 @@ func (t *Tree) Finish(ctx context.Context, rec *journal.Record, over bool) Concl
 	return c
 }
 
-// conclude adds to c what the shadows of a label show when the run has ended.
+// conclude adds to c the findings of a label's shadows when the run has ended.
 func (t *Tree) conclude(ctx context.Context, l flow.Label, rec *journal.Record, c *Conclusion) {
 	if t.shadows[l] == nil {
-		if t.crowded[l] || !t.mayCall(ctx, l) { // it was refused a call, or has none to make
+		if t.crowded[l] || !t.mayCall(ctx, l) { // the run was refused a call, or has none to make
 			return
 		}
 		n := flow.NumBlank
 		if t.o.Rules.Action == flow.Shadow { // see replace.go
 			n = 1
 		}
-		if t.begin(l, n) != nil { // a client could arrange that
+		if t.begin(l, n) != nil { // a client could cause the lack of room
 			c.Short |= flow.Of(l)
 			t.event(journal.FlowRecord{What: journal.FlowShort, Label: l.String(), Text: "there was no room for shadows to find out whether they would call a sink"})
 			return
@@ -89,8 +90,8 @@ func (t *Tree) conclude(ctx context.Context, l flow.Label, rec *journal.Record, 
 	}
 }
 
-// mayCall reports whether the script, or a saved tool that it may call, can call a sink that cares
-// about a label.
+// mayCall reports whether the script, or a saved tool called by the script, can call a sink for a
+// label.
 func (t *Tree) mayCall(ctx context.Context, l flow.Label) bool {
 	if !t.o.Rules.HasSinks(l) {
 		return false
@@ -105,8 +106,8 @@ func (t *Tree) mayCall(ctx context.Context, l flow.Label) bool {
 	return t.o.Rules.MayCall(l, *t.targets)
 }
 
-// compare compares the end of the run with those of the shadows of a label. late says that there was
-// no time for them all.
+// compare compares the end of the run with the ends of a label's shadows. late reports that the
+// time was too short for all shadows.
 func (t *Tree) compare(l flow.Label, rec *journal.Record, late bool) (differs, short bool) {
 	agree := 0
 	for _, s := range t.shadows[l] {
@@ -114,7 +115,7 @@ func (t *Tree) compare(l flow.Label, rec *journal.Record, late bool) (differs, s
 		switch {
 		case a == nil || s.diverged:
 			differs, short = true, short || late && !s.diverged
-		case !a.ended, s.why != "": // with other answers, the run might have let it go on to a sink
+		case !a.ended, s.why != "": // with other answers, the run might have let the shadow go on to a sink
 			differs, short = true, true
 		case endedAs(a.record.Outcome.Error) == crashed:
 		case a.record.Outcome.Error == "" && sameEnd(rec, &a.record):

@@ -12,7 +12,7 @@ import (
 )
 
 // place is where a run or a shadow is: the path of the run of a saved tool, and how many batches
-// with calls to sinks it has made before. Compensations have places of their own.
+// with calls to sinks the run has made before. Compensations have places of their own.
 type place struct {
 	path  string
 	index int
@@ -23,14 +23,14 @@ type place struct {
 type standing int
 
 const (
-	same    standing = iota // it is there, with the same calls
-	other                   // it is elsewhere, with other calls, or has ended without a failure
-	crashed                 // its script failed: it says nothing
-	stopped                 // it cannot go on: limits, time, a call whose answer it must not have
+	same    standing = iota // the shadow is at the place, with the same calls
+	other                   // the shadow is elsewhere, with other calls, or has ended without a failure
+	crashed                 // the script of the shadow failed: no evidence
+	stopped                 // the shadow cannot go on: limits, time, a call whose answer the shadow must not have
 )
 
-// judge compares the shadows of a label with calls that the run is about to make. The caller
-// holds judging.
+// judge compares the shadows of a label with calls before the run makes them. The caller holds
+// judging.
 func (t *Tree) judge(ctx context.Context, l flow.Label, at place, sinks []*Made) *Denial {
 	if why := t.lost[l]; why != "" {
 		return &Denial{Label: l, Type: abi.ErrPermission, Message: t.because(l) + ". The call is not compared: " + why}
@@ -64,7 +64,7 @@ func boolean(b bool) int {
 	return 0
 }
 
-// begin starts the shadows of a label, if there are none yet.
+// begin starts the shadows of a label, unless they exist already.
 func (t *Tree) begin(l flow.Label, n int) *Denial {
 	if t.shadows[l] != nil {
 		return nil
@@ -99,11 +99,11 @@ func (t *Tree) reach(ctx context.Context, l flow.Label, at place) {
 	t.spent += time.Since(begun)
 }
 
-// standing returns how the shadow stands to the calls that the run is about to make.
+// standing returns how the shadow stands to the next calls of the run.
 func (s *shadow) standing(at place, sinks []*Made) standing {
 	a := s.now
 	switch {
-	case a == nil: // its time is over
+	case a == nil: // the shadow's time is over
 		return stopped
 	case s.diverged:
 		return other
@@ -111,7 +111,7 @@ func (s *shadow) standing(at place, sinks []*Made) standing {
 		return endedAs(a.record.Outcome.Error)
 	case s.halted():
 		return stopped
-	case a.at.undo && a.at.path == "" && !at.undo: // its script has failed, and it undoes what it did
+	case a.at.undo && a.at.path == "" && !at.undo: // the script of the shadow has failed, and makes compensations
 		return endedAs(a.failed)
 	case a.at != at || len(a.calls) != len(sinks):
 		return other
@@ -124,12 +124,12 @@ func (s *shadow) standing(at place, sinks []*Made) standing {
 	return same
 }
 
-// halted reports whether a shadow that waits was stopped, and only undoes what it did.
+// halted reports whether a waiting shadow was stopped, and only makes compensations.
 func (s *shadow) halted() bool {
 	return s.why != "" || s.now.at.undo && endedAs(s.now.failed) == stopped
 }
 
-// endedAs returns the standing of a shadow whose script has ended with that class of error, ""
+// endedAs returns the standing of a shadow whose script has ended with the given class of error, ""
 // for none.
 func endedAs(class abi.ErrorType) standing {
 	switch class {
@@ -142,7 +142,7 @@ func endedAs(class abi.ErrorType) standing {
 }
 
 // passed reports whether the run has made the calls at a place before, and whether they are the
-// same as those of a shadow.
+// same as the calls of a shadow.
 func (t *Tree) passed(l flow.Label, at place, calls []flow.Call) (made []*Made, equal bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -162,15 +162,15 @@ func (t *Tree) passed(l flow.Label, at place, calls []flow.Call) (made []*Made, 
 	return b.made, true
 }
 
-// because says why calls to sinks are looked at.
+// because returns the reason for looking at calls to sinks.
 func (t *Tree) because(l flow.Label) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return "flow: calls to " + l.Sink() + " sinks must not depend on " + l.String() + " answers, and " + t.first[l]
 }
 
-// denial says what the shadows do at the place where the run makes a call that they do not all
-// make. It says nothing of the run.
+// denial describes the actions of the shadows at the place where the run makes a call that not all
+// shadows make. The denial reveals nothing of the run.
 func (t *Tree) denial(l flow.Label, all bool) *Denial {
 	d := &Denial{Label: l, Type: abi.ErrPermission, Others: t.Active() &^ flow.Of(l)}
 	var b strings.Builder

@@ -8,38 +8,38 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 )
 
-// shadow is a run of the script without the answers that have one label. Its own goroutine runs
-// the script. It waits whenever that comes to a call of a sink that cares about the label and
-// that the run has not made; who holds Tree.judging lets it go on.
+// shadow is a run of the script without the answers of a label. The goroutine of the shadow runs
+// the script. The goroutine waits at every call of a sink for the label that the run has not made;
+// the holder of Tree.judging lets the shadow go on.
 type shadow struct {
 	tree   *Tree
 	label  flow.Label
 	blanks flow.Blanks
 	ctx    context.Context
 	cancel context.CancelFunc
-	at     chan arrival // from its goroutine: where it waits now
+	at     chan arrival // from the shadow's goroutine: where the shadow waits now
 	resume chan struct{}
 
 	// Guarded by Tree.judging.
-	now      *arrival // where it waits; nil while it runs
-	diverged bool     // it passed a place with other calls than the run
+	now      *arrival // where the shadow waits; nil while the shadow runs
+	diverged bool     // the shadow passed a place with other calls than the run
 
-	// Of its goroutine; read when it waits.
+	// Of the shadow's goroutine; read when the shadow waits.
 	workers func(n int)       // see Tape.WhileWaiting; nil: nothing
-	tainted bool              // it was given a blank
-	wrote   map[string]bool   // servers that it has written to since then
+	tainted bool              // the shadow was given a blank
+	wrote   map[string]bool   // servers that the shadow has written to since the first blank
 	told    map[string]told   // by server
 	given   map[[2]string]int // blanks so far, by server and tool
-	why     string            // it cannot go on; "" if it can
-	failed  abi.ErrorType     // class of error of its script, once that undoes what it did
+	why     string            // why the shadow cannot go on; "" if the shadow can
+	failed  abi.ErrorType     // class of the script's error, once the script makes compensations
 }
 
 // arrival is where a shadow waits.
 type arrival struct {
 	at     place
-	calls  []flow.Call   // to sinks that care about its label
-	failed abi.ErrorType // for a compensation: the class of error that its script has ended with
-	ended  bool          // it is over
+	calls  []flow.Call   // to sinks for the shadow's label
+	failed abi.ErrorType // for a compensation: the class of error with which the script has ended
+	ended  bool          // the shadow is over
 	record journal.Record
 }
 
@@ -86,7 +86,7 @@ func (s *shadow) reach(ctx context.Context) {
 	}
 }
 
-// goOn lets a shadow that waits go on. It reports false if ctx has ended.
+// goOn lets a waiting shadow go on. The result is false if ctx has ended.
 func (s *shadow) goOn(ctx context.Context) bool {
 	select {
 	case s.resume <- struct{}{}:
@@ -97,8 +97,8 @@ func (s *shadow) goOn(ctx context.Context) bool {
 	}
 }
 
-// wait makes the goroutine of the shadow wait at a place until it may go on. It returns the
-// calls that the run has made there; nil if the shadow has to end.
+// wait makes the goroutine of the shadow wait at a place until the goroutine may go on. The result
+// is the run's calls at the place; nil if the shadow has to end.
 func (s *shadow) wait(a arrival) []*Made {
 	if made, equal := s.tree.passed(s.label, a.at, a.calls); equal {
 		return made

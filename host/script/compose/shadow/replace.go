@@ -8,17 +8,17 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 )
 
-// With flow.Shadow, what leaves is what one shadow sends: secure multi-execution itself. The
-// shadow is the one with one element, "0", 1 and true. It goes on as the run does. Where both make
-// a call, that of the shadow is made, and both get its answer. A call of the run alone is not
-// made. What the shadow would still send when the run has ended is sent then, also if the run came
-// to no call that cares about the label.
+// With flow.Shadow, the calls of a single shadow are sent: secure multi-execution itself. The
+// shadow is the shadow with one element, "0", 1 and true, and goes on as the run does. Where both
+// make a call, the call of the shadow is made, and both get the answer. A call of the run alone is
+// not made. The remaining calls of the shadow after the end of the run are sent then, also if the
+// run came to no call of a sink for the label.
 
-// notMade is the error that the run gets for a call that its shadow does not make. Nothing that
-// the run knows can leave, so that it may know this.
+// notMade is the run's error for a call that the shadow does not make. No knowledge of the run can
+// leave, so the run may know of the withheld call.
 const notMade = "flow: the call is not made, since the script does not make it here without labelled answers"
 
-// replace lets the shadow decide about the calls of a batch that care about a label.
+// replace lets the shadow decide about the calls of a batch to sinks for a label.
 func (t *Tree) replace(ctx context.Context, b *Batch, p *Permit, l flow.Label, at place, sinks []*Made) *Denial {
 	if d := t.begin(l, 1); d != nil {
 		return d
@@ -29,7 +29,7 @@ func (t *Tree) replace(ctx context.Context, b *Batch, p *Permit, l flow.Label, a
 	if s.now != nil && !s.now.ended && !s.diverged && !s.halted() && s.now.at == at {
 		calls = s.now.calls
 	}
-	if len(calls) == len(sinks) && !t.sends(l, len(calls)) { // those of the run alone do not count
+	if len(calls) == len(sinks) && !t.sends(l, len(calls)) { // calls of the run alone do not count
 		return t.tooMany(l)
 	}
 	n := 0
@@ -62,8 +62,8 @@ func (t *Tree) replace(ctx context.Context, b *Batch, p *Permit, l flow.Label, a
 	return nil
 }
 
-// complete makes the calls that the shadow would still make, after the run has ended. The caller
-// holds judging.
+// complete makes the remaining calls of the shadow, after the run has ended. The caller holds
+// judging.
 func (t *Tree) complete(ctx context.Context, l flow.Label) {
 	s := t.shadows[l][0]
 	for s.now != nil && !s.now.ended && !s.diverged && !s.halted() && ctx.Err() == nil && t.o.Make != nil {
@@ -90,7 +90,7 @@ func (t *Tree) complete(ctx context.Context, l flow.Label) {
 	}
 }
 
-// ErrNotMade returns the error for a call that is not made, by what Permit.Withheld says.
+// ErrNotMade returns the error for a withheld call, from the entry of Permit.Withheld.
 func ErrNotMade(server, tool, why string) *abi.CallError {
 	return &abi.CallError{Type: abi.ErrTool, Server: server, Tool: tool, Message: why}
 }

@@ -1,27 +1,13 @@
-// Package shadow runs scripts a second time without labelled answers, and compares what they
-// send (package flow has the labels). A Tree follows one run of a client, with the runs of saved
-// tools in it. When that comes to a call of a sink that cares about a label it has, shadows of it
-// are replayed up to the same place, with the labelled answers blanked in four ways. The call may
-// be made only if each shadow that has not crashed makes the same call there, and at least one
-// does.
+// Package shadow runs scripts a second time without labelled answers, and compares the calls
+// (package flow has the labels). A Tree follows a run of a client, with the runs of saved tools
+// inside. When the run comes to a call of a sink for one of the run's labels, shadows are replayed
+// up to the same place, with the labelled answers blanked in four ways. The call may be made only
+// if at least one shadow makes the same call there, and every other shadow does so or has crashed.
+// Begin with Tree and Tree.Admit; docs/flow.md has the argument.
 //
-//	shadow.go  Tree, Options: what the run tells
-//	batch.go   a batch of calls before it is made
-//	judge.go   comparing the shadows with the run
-//	player.go  one shadow: parked, and let go on
-//	tape.go    the world of a shadow: its calls
-//	answer.go  what a shadow is answered
-//	told.go    what servers were told and asked
-//	replace.go the shadow's calls in place of those of the run
-//	finish.go  the labels of the result
-//	definitions.go  the definitions of tools from before the first label
-//	slots.go   Slots: how many shadows there may be
-//	text.go    why a call was not made
-//
-// A shadow is given nothing that depends on a labelled answer: blanks from schemas that were
-// known before, and the answers to calls that were found equal, or of tools that only read. The
-// latter only as long as it has told and asked their server the same as the run, and neither has
-// written to it. docs/flow.md has the argument.
+// A shadow is given nothing that depends on a labelled answer: blanks from schemas known before,
+// answers to equal calls, and answers of tools that only read, as long as the server got the same
+// calls from the shadow as from the run, and neither has written to the server.
 package shadow
 
 import (
@@ -38,50 +24,51 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// Session remembers what a session was given. It is safe for concurrent use.
+// Session remembers data given to a session. A Session is safe for concurrent use.
 type Session interface {
-	// Label notes that the client was given something with labels.
+	// Label notes that the client was given labelled data.
 	Label(flow.Labels)
 	// Flag notes a denial, or a run that ended before its shadow did.
 	Flag()
-	// Flagged reports whether there was one.
+	// Flagged reports whether Flag was called.
 	Flagged() bool
 }
 
 // Options of a Tree. Session, Keep, Ask and Event may be nil.
 type Options struct {
-	// Rules are those of the run. New sets their Definition, from what Definitions returns:
-	// the definitions of tools as they are when it is called.
+	// Rules are the rules of the run. New sets their Definition, from the result of Definitions:
+	// the definitions of tools at the time of the call.
 	Rules       *flow.Rules
 	Definitions func() func(server, tool string) []byte
 	Session     Session
 	Slots       *Slots
-	// Owner has the Slots that the run takes.
+	// Owner has the Slots taken by the run.
 	Owner any
-	// Unknown says why it is not known which labels servers got in earlier runs; nil if it is.
+	// Unknown is the reason why the labels of servers from earlier runs are not known; nil if they
+	// are.
 	Unknown error
 	// Begin is the input of the run.
 	Begin journal.Begin
-	// Code are the labels of the script itself: of the session that has saved it.
+	// Code are the labels of the script itself: of the session that has saved the script.
 	Code flow.Labels
-	// Planned is set for a run that makes or carries out a plan, which has no shadows: it reports
-	// whether a person has allowed what it does now.
+	// Planned is set for a run that makes or carries out a plan, which has no shadows: Planned
+	// reports whether a person has allowed the current calls.
 	Planned func() bool
-	// Unsure says that such a run may have answers whose labels are not known.
+	// Unsure reports that the run of a plan may have answers with unknown labels.
 	Unsure bool
-	// Play runs a shadow, with the world of tape. It returns its record, also if ctx ends.
+	// Play runs a shadow, with the world of tape, and returns the record, also if ctx ends.
 	Play func(ctx context.Context, begin journal.Begin, tape *Tape) journal.Record
-	// Resolve returns the real names of what a script calls. failed is the error that the
-	// script gets for a call that cannot be made.
+	// Resolve returns the real names for a call of a script. failed is the script's error for an
+	// impossible call.
 	Resolve func(call abi.ToolCall) (server, tool string, failed *abi.CallError)
 	// Saved returns a saved tool.
 	Saved func(name string) (tools.Definition, error)
 	// Sources returns the code of saved tools that a script may call.
 	Sources func(code string) []string
-	// Targets returns the targets that a script may call, with those of saved tools; see
-	// tools.Permissions. Without it, they are not known.
+	// Targets returns the targets that a script may call, with the targets of saved tools; see
+	// tools.Permissions. Without Targets, the targets are not known.
 	Targets func(ctx context.Context) []string
-	// Join returns the _meta of a call: that of the request, with what the script adds.
+	// Join returns the _meta of a call: the _meta of the request, with the script's additions.
 	Join func(request, script []byte) []byte
 	// Child returns the input of the run of a saved tool, without Now and Seed.
 	Child func(def tools.Definition, params, meta []byte) journal.Begin
@@ -89,14 +76,14 @@ type Options struct {
 	Seed func(bits uint64) uint64
 	// Make makes a call of a shadow, for the action flow.Shadow.
 	Make func(ctx context.Context, call flow.Call) journal.Answer
-	// Keep notes for later runs that a server was given what depends on labelled answers. It
-	// returns once that is kept.
+	// Keep notes for later runs that a server was given data from labelled answers. Keep returns
+	// once the note is kept.
 	Keep func(ctx context.Context, server string, set flow.Labels) error
 	// Event writes to the record of the run.
 	Event func(journal.FlowRecord)
 }
 
-// Tree follows a run with the runs of saved tools in it. Its methods are safe for concurrent use.
+// Tree follows a run with the runs of saved tools inside. The methods are safe for concurrent use.
 type Tree struct {
 	o      Options
 	defs   definitions
@@ -107,36 +94,36 @@ type Tree struct {
 	active atomic.Uint32 // flow.Labels of the answers so far
 	count  atomic.Int64  // shadows so far
 
-	// judging makes one comparison at a time. Holding it, mu may be locked.
+	// judging makes one comparison at a time. A holder of judging may lock mu.
 	judging sync.Mutex
 	shadows [flow.NumLabels][]*shadow
-	// lost says why a label's calls are not compared any more: a call that differs was made.
+	// lost is the reason why a label's calls are no longer compared: a differing call was made.
 	lost    [flow.NumLabels]string
-	gated   [flow.NumLabels]int  // calls to sinks that cared
-	crowded [flow.NumLabels]bool // there was no room for shadows
+	gated   [flow.NumLabels]int  // calls to sinks for the label
+	crowded [flow.NumLabels]bool // no room was left for shadows
 	spent   time.Duration        // by shadows while the run waited
-	denied  *Denial              // the first one
-	texts   string               // see flow.Literals; "" until it is needed
+	denied  *Denial              // the first denial
+	texts   string               // see flow.Literals; "" until needed
 	targets *[]string            // see Options.Targets; nil until they are needed
 
-	mu      sync.Mutex // a leaf; guards what follows
+	mu      sync.Mutex // a leaf; guards the following fields
 	nodes   map[string]*node
-	first   [flow.NumLabels]string          // the source that was first
-	written [flow.NumLabels]map[string]bool // servers that were given what depends on the label
-	kept    map[string]flow.Labels          // what Keep has been told
+	first   [flow.NumLabels]string          // the first source
+	written [flow.NumLabels]map[string]bool // servers with data that depends on the label
+	kept    map[string]flow.Labels          // the labels passed to Keep
 	told    map[string]told                 // by server
 }
 
-// node is what one run of the tree has done, in the order of its script.
+// node has the calls of a run of the tree, in the order of the script.
 type node struct {
 	calls []*Made
 	sinks [flow.NumLabels][]batch
 	undos []journal.UndoRecord
-	begin *journal.Begin // of a saved tool; nil until it begins
+	begin *journal.Begin // of a saved tool; nil until the run begins
 	tools map[string]int // calls of saved tools so far
 }
 
-// batch are the calls of a batch to sinks that care about a label.
+// batch are the calls of a batch to sinks for a label.
 type batch struct {
 	undo bool
 	made []*Made
@@ -145,11 +132,11 @@ type batch struct {
 // Made is a call of the run.
 type Made struct {
 	flow.Call
-	sinks    flow.Labels // that care about it
-	stale    flow.Labels // for which its server may have been told before what depends on them
-	after    told        // what its server was told up to the end of its batch
-	child    string      // path of the run that answers
-	withheld bool        // it is not made
+	sinks    flow.Labels // labels for which the tool is a sink
+	stale    flow.Labels // labels on which earlier data to the server may depend
+	after    told        // digest of the server's calls up to the end of the call's batch
+	child    string      // path of the answering run
+	withheld bool        // the call is not made
 	done     bool
 	labels   flow.Labels // of the answer
 	answer   journal.Answer
@@ -158,8 +145,8 @@ type Made struct {
 // Unmade returns a call about which nothing is decided yet.
 func Unmade(c flow.Call) *Made { return &Made{Call: c} }
 
-// Path returns the path of the run of a saved tool that answers the call; see Batch.Path. A nil
-// *Made has none.
+// Path returns the path of the run of a saved tool for the call; see Batch.Path. The path of a nil
+// *Made is "".
 func (m *Made) Path() string {
 	if m == nil {
 		return ""
@@ -167,7 +154,7 @@ func (m *Made) Path() string {
 	return m.child
 }
 
-// New makes a Tree. Its shadows end with Close, not with ctx.
+// New makes a Tree. The shadows end with Close, not with ctx.
 func New(ctx context.Context, o Options) *Tree {
 	t := &Tree{o: o, nodes: map[string]*node{}, kept: map[string]flow.Labels{}, told: map[string]told{}}
 	t.defs = definitions{now: o.Definitions, before: o.Definitions(), later: map[[2]string][]byte{}, given: map[string]bool{}}
@@ -190,8 +177,8 @@ func New(ctx context.Context, o Options) *Tree {
 
 const ofCode = "the script itself may depend on them (have a person read it, and then: mcp-metatool flow trust TOOL)"
 
-// Saved notes the labels of the code of a saved tool that is about to run. Nothing can be shown
-// about what it sends, since its shadows have the same code.
+// Saved notes the labels of the code of a saved tool before the tool runs. Nothing can be shown
+// about the calls of the tool, since the shadows have the same code.
 func (t *Tree) Saved(code flow.Labels) {
 	if t == nil || code == 0 {
 		return
@@ -206,7 +193,7 @@ func (t *Tree) Saved(code flow.Labels) {
 	}
 }
 
-// Denied reports whether a call was not made, so that the run ends.
+// Denied reports whether a call was denied, so that the run ends.
 func (t *Tree) Denied() bool {
 	if t == nil {
 		return false
@@ -216,9 +203,9 @@ func (t *Tree) Denied() bool {
 	return t.denied != nil
 }
 
-// Forget says that the script does not run again: the process of a durable run has died while it
-// undid what it had done. What it had read is not known any more, so that everything counts as
-// labelled. ended says that it may have been ended by a denial.
+// Forget notes that the script does not run again: the process of a durable run has died while
+// making compensations. The answers read before are no longer known, so that everything counts as
+// labelled. ended reports that the run may have been ended by a denial.
 func (t *Tree) Forget(ended bool) {
 	if t == nil {
 		return
@@ -261,7 +248,7 @@ func (t *Tree) Active() flow.Labels {
 	return flow.Labels(t.active.Load())
 }
 
-// Expected returns the labels that an answer of a tool will have, as far as that is known before.
+// Expected returns the labels of a tool's next answer, as far as known before the answer.
 func (t *Tree) Expected(server, tool string) flow.Labels {
 	if t == nil {
 		return 0
@@ -269,10 +256,10 @@ func (t *Tree) Expected(server, tool string) flow.Labels {
 	return t.o.Rules.Source(server, tool, nil)
 }
 
-// Shadows returns how many shadows there were.
+// Shadows returns the number of shadows started.
 func (t *Tree) Shadows() int64 { return t.count.Load() }
 
-// activate makes labels active. source says why.
+// activate makes labels active. source is the reason.
 func (t *Tree) activate(set flow.Labels, source string) {
 	var added flow.Labels
 	t.defs.freeze()
@@ -308,8 +295,8 @@ func (t *Tree) node(path string) *node {
 	return n
 }
 
-// childPath returns the path of the next run of a saved tool: its name, and how many calls of it
-// there were before in the same run.
+// childPath returns the path of the next run of a saved tool: the name, and the number of earlier
+// calls of the tool in the same run.
 func childPath(path, tool string, before int) string {
 	return fmt.Sprintf("%s/%s#%d", path, tool, before)
 }
@@ -331,7 +318,7 @@ func (t *Tree) Answered(m *Made, a journal.Answer) {
 	}
 }
 
-// Undo notes that the script of the run with that path has registered a compensation.
+// Undo notes that the script of the run with the given path has registered a compensation.
 func (t *Tree) Undo(path string, u journal.UndoRecord) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -347,8 +334,8 @@ func (t *Tree) Began(path string, begin journal.Begin) {
 }
 
 // Moment returns the time and the seed for the run of a saved tool that begins when a label is
-// active. They depend on nothing but the beginning of the run and the path. The seed has as many digits
-// as other seeds, so that the run uses as much fuel as with one.
+// active. Both depend only on the beginning of the run and the path. The seed has as many digits as
+// other seeds, so that the run uses as much fuel as with another seed.
 func (t *Tree) Moment(path string) (now int64, seed uint64) {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%d%s", t.o.Begin.Seed, path)

@@ -2,29 +2,29 @@ package shadow
 
 import "sync"
 
-// Slots limit how many shadows there may be in a process: each holds the memory of a whole
-// instance while it is parked. They are shared by owners, who are principals or sessions: an owner
-// that has some gets more only as long as at least as many as it would then have are free. So
-// one alone leaves half of them to others, two leave a quarter, and so on. A nil *Slots has no
-// limit. It is safe for concurrent use.
+// Slots limit the shadows in a process: each holds the memory of a whole instance while parked.
+// Slots are shared by owners, which are principals or sessions: an owner with some slots gets more
+// only as long as at least as many as the owner would then have are free. So a single owner leaves
+// half of the slots to others, two leave a quarter, and so on. A nil *Slots has no limit. Slots are
+// safe for concurrent use.
 type Slots struct {
 	mu    sync.Mutex // a leaf
 	most  int
 	taken int
-	by    map[any]int // owners that have some
+	by    map[any]int // owners with slots
 }
 
-// NewSlots makes Slots for that many shadows.
+// NewSlots makes Slots for at most most shadows.
 func NewSlots(most int) *Slots { return &Slots{most: most, by: map[any]int{}} }
 
-// SetMost changes how many there may be. Shadows that exist stay.
+// SetMost changes the limit. Existing shadows stay.
 func (s *Slots) SetMost(most int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.most = most
 }
 
-// enter takes n slots for an owner, any comparable value, or none if it cannot have as many, and
+// enter takes n slots for an owner, any comparable value, or none if the owner cannot have n, and
 // reports which.
 func (s *Slots) enter(owner any, n int) bool {
 	if s == nil {
@@ -53,7 +53,7 @@ func (s *Slots) leave(owner any, n int) {
 	}
 }
 
-// Taken returns how many shadows there are.
+// Taken returns the number of existing shadows.
 func (s *Slots) Taken() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -6,24 +6,24 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 )
 
-// Tape is the world of one run of a shadow: of its root, or of a saved tool. One goroutine uses
-// all tapes of a shadow.
+// Tape is the world of a run of a shadow: of the root, or of a saved tool. One goroutine uses all
+// tapes of a shadow.
 type Tape struct {
 	s     *shadow
 	path  string
-	meta  []byte // of the calls that it makes
+	meta  []byte // of the calls in the tape
 	calls int    // so far
-	sinks int    // batches so far with calls of sinks that care
+	sinks int    // batches so far with calls to sinks for the label
 	undos int    // compensations registered so far
 	tools map[string]int
 	used  map[*Made]bool
 }
 
-// WhileWaiting sets what is called with -1 when the shadow begins to wait for the run, and with 1 when it
-// goes on. It is called before the first call.
+// WhileWaiting sets the function called with -1 when the shadow begins to wait for the run, and
+// with 1 when the shadow goes on. WhileWaiting is called before the first call.
 func (p *Tape) WhileWaiting(workers func(n int)) { p.s.workers = workers }
 
-// Played is a call of a shadow with its answer.
+// Played is a call of a shadow and the answer.
 type Played struct {
 	Server, Tool string // real names
 	Answer       journal.Answer
@@ -47,7 +47,7 @@ func (p *Tape) Calls(asked []abi.ToolCall) []Played {
 		}
 	}
 	var made []*Made
-	if s.why != "" { // in parallel with what has ended it: what it would send now is not all that it would have sent
+	if s.why != "" { // in parallel with the cause of the end: the calls now would be only a part of all calls
 		return p.endAll(played, targets)
 	}
 	if at.calls != nil {
@@ -82,12 +82,12 @@ func (p *Tape) Calls(asked []abi.ToolCall) []Played {
 	return played
 }
 
-// target is a call of a shadow with its resolved tool.
+// target is a call of a shadow with the resolved tool.
 type target struct {
 	flow.Call
-	sink   bool           // it is one that cares about the label
-	failed *abi.CallError // it cannot be made
-	made   *Made          // the same call of the run; nil if it is not known, or there is none
+	sink   bool           // the tool is a sink for the label
+	failed *abi.CallError // why the call cannot be made
+	made   *Made          // the same call of the run; nil if unknown or missing
 }
 
 // target finds the tool of a call. A clean shadow makes the same calls as the run, in the same
@@ -108,7 +108,8 @@ func (p *Tape) target(c abi.ToolCall, clean bool) target {
 	return t
 }
 
-// call returns the call with that number, from 1, of a run; nil if it has not made it.
+// call returns the call with the given number, from 1, of a run; nil if the run has not made the
+// call.
 func (t *Tree) call(path string, number int) *Made {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -137,7 +138,7 @@ func (p *Tape) child(played *Played, t *target, clean bool) {
 	p.tools[t.Tool]++
 	if clean && t.made != nil {
 		begin, answer, done := tree.began(path, t.made)
-		if begin == nil { // it was not run
+		if begin == nil { // the saved tool was not run
 			if !done {
 				answer = p.end(t, "a saved tool has no answer")
 			}
@@ -157,7 +158,7 @@ func (p *Tape) child(played *Played, t *target, clean bool) {
 	played.Tape = &Tape{s: p.s, path: path, meta: t.Meta}
 }
 
-// began returns the input of the run that answers a call; nil if there is none.
+// began returns the input of the run that answers a call; nil for none.
 func (t *Tree) began(path string, m *Made) (begin *journal.Begin, answer journal.Answer, done bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -188,7 +189,7 @@ func (t *Tree) undo(path string, number int) (journal.UndoRecord, bool) {
 	return n.undos[number-1], true
 }
 
-// Undoing says that the script of the run has failed with that class of error, and that its
+// Undoing notes that the script of the run has failed with the given class of error, and that the
 // compensations follow.
 func (p *Tape) Undoing(class abi.ErrorType) {
 	p.s.failed = class

@@ -15,8 +15,8 @@ const (
 	maxShownCalls     = 3
 )
 
-// describe says what the shadow does where it is. With brief, it has no values: they may have
-// answers with another label in them.
+// describe returns the current action of the shadow as text. With brief, the text has no values:
+// values may contain answers with another label.
 func (s *shadow) describe(brief bool) string {
 	return "with " + blankText[s.blanks.Blank] + " it " + s.does(brief)
 }

@@ -9,12 +9,12 @@ import (
 )
 
 // told is a digest of all calls that a server has got from a run, or would have got from a shadow,
-// in their order. What the server answers can depend on each of them, also on those of tools that
-// only read: it can count them. The calls of a batch count before any of them is answered, since
-// they are made at the same time.
+// in order. The server's answers can depend on each call, also on calls of tools that only read:
+// the server can count the calls. The calls of a batch count before any call of the batch is
+// answered, since they are made at the same time.
 type told [sha256.Size]byte
 
-// with returns the digest with one more call.
+// with returns the digest with a further call.
 func (d told) with(c *flow.Call) told {
 	h := sha256.New()
 	h.Write(d[:])
