@@ -16,7 +16,7 @@ import (
 	_ "github.com/mcp-metatool/mcp-metatool/tools/testenv/watchdog"
 )
 
-// chance is a row that refuses batches and calls by chance, and makes some calls alone.
+// chance is a row with random refusals of batches and calls, which makes some calls alone.
 type chance struct {
 	Pass
 	rnd  *rand.Rand
@@ -43,7 +43,7 @@ func (c *chance) Call(ctx context.Context, r *Request) Answer {
 	return c.Pass.Call(ctx, r)
 }
 
-// echo answers all calls that reach it.
+// echo answers all calls.
 type echo struct {
 	Bottom
 	active, most atomic.Int32
@@ -69,8 +69,8 @@ func (c *crew) Idle(bool)       { c.busy.Add(-1) }
 func (c *crew) Over()           { c.busy.Add(1) }
 
 // TestEachOnce makes batches through rows that refuse some: each call of the script is opened once,
-// closed once, with the answer that the script gets, and reaches the bottom at most once, and never
-// if its batch was refused.
+// closed once, with the script's answer, and reaches the bottom at most once, and never if the
+// batch was refused.
 func TestEachOnce(t *testing.T) {
 	for seed := range uint64(3000) {
 		rnd := rand.New(rand.NewPCG(seed, 0))

@@ -10,7 +10,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/script/sandbox"
 )
 
-// calling is a sandbox whose script makes batches of calls.
+// calling is a sandbox with a script that makes batches of calls.
 func calling(batches, size int) fakeSandbox {
 	return func(ctx context.Context, r sandbox.Run) (sandbox.Outcome, error) {
 		batch := make([]abi.ToolCall, size)
@@ -28,8 +28,8 @@ func calling(batches, size int) fakeSandbox {
 	}
 }
 
-// BenchmarkCalls makes runs with that many batches of that size; the figure of interest is the
-// difference between rows.
+// BenchmarkCalls makes runs with the given number and size of batches; the figure of interest is
+// the difference between rows.
 func BenchmarkCalls(b *testing.B) {
 	for _, n := range [][2]int{{0, 1}, {1, 1}, {100, 1}, {1, 16}} {
 		b.Run(fmt.Sprintf("%dx%d", n[0], n[1]), func(b *testing.B) {

@@ -20,7 +20,7 @@ import (
 // hostileSchema takes minutes to check a property of a megabyte of x.
 var hostileSchema = fmt.Sprintf(`{"type":"object","properties":{"x":{"type":"string","pattern":%q}}}`, strings.Repeat("(x+x+)+y|", 880)+"z")
 
-// observedCatalog is a catalog that reports each lookup of a tool's schema.
+// observedCatalog is a catalog with a report of each lookup of a tool's schema.
 type observedCatalog struct {
 	Catalog
 	asked chan struct{}
@@ -37,8 +37,7 @@ func (a observedCatalog) InputSchema(server, tool string) []byte {
 	return []byte(hostileSchema)
 }
 
-// hostileRuns are runs with schemas that take minutes to check, in each place where
-// there are schemas.
+// hostileRuns are runs with schemas with minutes of work to check, in each place for schemas.
 func hostileRuns(t *testing.T) map[string]tools.Definition {
 	t.Helper()
 	const text = "'x' * 1000000"
@@ -56,8 +55,8 @@ func hostileRuns(t *testing.T) map[string]tools.Definition {
 	}
 }
 
-// TestCheckingIsPartOfTheRun checks that schemas that take minutes use up the fuel or
-// the time of the run, or end with its request.
+// TestCheckingIsPartOfTheRun checks that schemas with minutes of work use up the fuel or the time
+// of the run, or end with the run's request.
 func TestCheckingIsPartOfTheRun(t *testing.T) {
 	var u upstreams
 	u.result("s.hostile", `{"content":[]}`)
@@ -113,8 +112,8 @@ func TestCheckingIsPartOfTheRun(t *testing.T) {
 	}
 }
 
-// largeRuns are runs that check n tiny objects, in each place where values are checked. Scripts make
-// them with a few bytes.
+// largeRuns are runs with checks of n tiny objects, in each place where values are checked. Scripts
+// make the objects with a few bytes.
 func largeRuns(n int) map[string]tools.Definition {
 	text := fmt.Sprintf("{'a': [{'': 1}] * %d}", n)
 	arguments, result := saved("return 1"), saved("return "+text)
@@ -134,9 +133,9 @@ type checkedCatalog struct{ Catalog }
 
 func (checkedCatalog) InputSchema(_, _ string) []byte { return []byte(`{"type":"object"}`) }
 
-// TestCheckedValuesAreCounted checks that the memory of what values become when they are checked is
-// the run's, that none of it remains, and that it is refused if there is none. Seven bytes of a
-// value are 350 of memory.
+// TestCheckedValuesAreCounted checks that the memory of values during a check is the run's, that no
+// memory remains, and that the check is refused without memory. Seven bytes of a value are 350 of
+// memory.
 func TestCheckedValuesAreCounted(t *testing.T) {
 	var u upstreams
 	u.result("s.checked", `{"content":[]}`)

@@ -15,8 +15,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/script/sandbox"
 )
 
-// TestProgressInterval checks a call that reports every 110 ms: the first report is
-// sent at once, then the last one of each interval, and the rest when the run ends.
+// TestProgressInterval checks a call with a report every 110 ms: the first report is sent at once,
+// then the last report of each interval, and the rest when the run ends.
 func TestProgressInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
@@ -44,7 +44,7 @@ func TestProgressInterval(t *testing.T) {
 	})
 }
 
-// TestLastProgressComesBeforeTheResult checks runs that end within an interval.
+// TestLastProgressComesBeforeTheResult checks runs with an end within an interval.
 func TestLastProgressComesBeforeTheResult(t *testing.T) {
 	for name, outcome := range map[string]func() (sandbox.Outcome, error){
 		"success": func() (sandbox.Outcome, error) { return ok(`1`) },

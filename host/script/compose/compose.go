@@ -56,7 +56,7 @@ type Catalog interface {
 	// Servers are the script names of all servers.
 	Servers() []string
 	// Disabled returns the script names of disabled servers. The error for a call of a disabled
-	// server tells so.
+	// server names the cause.
 	Disabled() []string
 	// InputSchema returns the raw inputSchema of a tool, by real names; nil without a schema.
 	InputSchema(server, tool string) []byte
@@ -85,7 +85,7 @@ type Options struct {
 	// Saved has the tools that scripts can call as tools.NAME; nil is none.
 	Saved Saved
 	// AgentTools returns the names of tools in code that only agents can call. The error for a
-	// script with a call of an agent's tool tells so. Nil is no agents' tools.
+	// script with a call of an agent's tool names the cause. Nil is no agents' tools.
 	AgentTools func(code string) []string
 	// Journal opens the record of each run. If Journal returns an error, the script is not run. Nil
 	// keeps records in memory while they are needed.

@@ -95,7 +95,7 @@ func (u *upstreams) failure(name, rpcError string) {
 	u.add(name, func(context.Context, []byte, func([]byte)) wire.Reply { return wire.Reply{Error: []byte(rpcError)} })
 }
 
-// block adds a tool that reports each call and then waits for its context.
+// block adds a tool to report each call and then wait for the call's context.
 func (u *upstreams) block(name string) (called chan struct{}) {
 	called = make(chan struct{}, 100)
 	u.add(name, func(ctx context.Context, _ []byte, _ func([]byte)) wire.Reply {

@@ -207,7 +207,7 @@ func (r *run) composite(ctx context.Context, t *stack.Request) journal.Answer {
 	return answer
 }
 
-// version decides which version of a saved tool answers a call: the version at the begin of a
+// version decides which version of a saved tool answers a call: the version at the start of a
 // durable run, or the current version. The error is for the script.
 func (r *run) version(ctx context.Context, t *stack.Request) (def, now tools.Definition, failed *abi.CallError) {
 	var version string
@@ -238,7 +238,7 @@ func (r *run) version(ctx context.Context, t *stack.Request) (def, now tools.Def
 		if r.resumed.state == nil {
 			return def, def, t.Fail(abi.ErrPermission, fmt.Sprintf("saved tool %q was changed since the client was asked", t.Tool))
 		}
-		def = before.Definition // a durable run goes on with the version of its begin
+		def = before.Definition // a durable run goes on with the version of the start
 	}
 	return def, now, nil
 }

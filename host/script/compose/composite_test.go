@@ -86,7 +86,7 @@ func TestCompositesCallComposites(t *testing.T) {
 			t.Errorf("%s gave %s", name, got)
 		}
 	}
-	// The calls of inner runs are below the calls that made them.
+	// The calls of inner runs are below the calls of the inner runs' tools.
 	reply := saved.call(t.Context(), c, "outer", `{"n":5}`)
 	if got, want := get(t, reply, "structuredContent", "toolCalls"), `[{"server":"tools","tool":"inner","params":{"n":5},"result":6,"toolCalls":[{"server":"s","tool":"t","params":{"n":5},"result":{"n":5}}]},`; !strings.HasPrefix(got, want) {
 		t.Errorf("calls = %s", got)
@@ -149,7 +149,7 @@ func TestNestedRunsShareLimits(t *testing.T) {
 	}
 }
 
-// TestProgressOfATree checks that the progress of a tree is one sequence.
+// TestProgressOfATree checks that the progress of a tree is a single sequence.
 func TestProgressOfATree(t *testing.T) {
 	var u upstreams
 	u.result("s.t", `{}`)

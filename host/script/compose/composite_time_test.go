@@ -33,9 +33,9 @@ func (u slowUpstreams) CallUpstream(ctx context.Context, _ route.Origin, _ route
 	return wire.Reply{Result: []byte(`{"content":[]}`)}
 }
 
-// TestNestedRunsShareTime checks that saved tools that call one another have one time limit: that
-// of the one which the client called, however deep they are, and how often they are called. Each
-// has one of its own besides.
+// TestNestedRunsShareTime checks that nested saved tools have a single time limit: the limit of the
+// tool called by the client, however deep they are, and how often they are called. Each tool has
+// its own limit, too.
 func TestNestedRunsShareTime(t *testing.T) {
 	const limit = 10 * time.Second
 	for name, c := range map[string]struct {
@@ -49,7 +49,7 @@ func TestNestedRunsShareTime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				u := saga()
-				// Each tool calls the one below it twice, and the last one calls the server.
+				// Each tool calls the tool below twice, and the last tool calls the server.
 				below := map[string]abi.ToolCall{"a": toolCall("tools", "b", `{}`), "b": toolCall("tools", "c", `{}`), "c": toolCall("s", "make", `{}`)}
 				list := savedTools{}
 				list.permit("a", "tools.b()", "tools.b", "tools.c", "s.make")
@@ -91,7 +91,7 @@ func (g slowGate) Pass(ctx context.Context, _ route.Origin, _ route.ScriptCall) 
 	}
 }
 
-// TestTimeoutCountsOnce checks that the timeout of a call of a saved tool is one time for the
+// TestTimeoutCountsOnce checks that the timeout of a call of a saved tool is a single time for the
 // decision about the call and for the run of the tool.
 func TestTimeoutCountsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -122,7 +122,7 @@ func TestTimeoutCountsOnce(t *testing.T) {
 	})
 }
 
-// readStage is a Stage that makes every call.
+// readStage is a Stage for making every call.
 type readStage struct{ Stage }
 
 func (readStage) Plan() journal.Plan                                  { return journal.Plan{Marker: "withheld"} }
@@ -132,8 +132,8 @@ func (readStage) Finished() error                                     { return n
 func (readStage) Approved() bool                                      { return false }
 func (readStage) Saved(StagedCall, tools.Definition) *abi.CallError   { return nil }
 
-// TestPlannedReadsAreCheckedOnce checks that the arguments of a call that a plan makes are charged
-// like those of the same call of a run for a client.
+// TestPlannedReadsAreCheckedOnce checks that the arguments of a plan's call are charged like the
+// arguments of the same call in a run for a client.
 func TestPlannedReadsAreCheckedOnce(t *testing.T) {
 	var u upstreams
 	u.result("s.t", `{"structuredContent":{"n":1}}`)

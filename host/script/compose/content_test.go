@@ -12,7 +12,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// listener is a client of a revision that gets the logs of scripts.
+// listener is a client with a revision for script logs.
 type listener struct {
 	anySession
 	revision string
@@ -20,7 +20,7 @@ type listener struct {
 	told     []string
 }
 
-// anySession is nil: tests call only the methods that listener defines.
+// anySession is nil: tests call only the methods of listener.
 type anySession = route.Session
 
 func (l *listener) Session() route.Session { return l }
@@ -78,8 +78,8 @@ func TestContent(t *testing.T) {
 }
 
 // TestBlocksAreInContentOnly checks that blocks are only in content: hosts that show
-// structuredContent would show the data as text, and not the picture. If a schema
-// requires structuredContent, that describes the blocks.
+// structuredContent would show the data as text, and not the picture. If a schema requires
+// structuredContent, structuredContent describes the blocks.
 func TestBlocksAreInContentOnly(t *testing.T) {
 	const code = `print('hi')
 return ['look', content.image('YWJj' * 20000), content.resource('x:1', text='t'), content.link('x:2')]`
@@ -131,8 +131,7 @@ func TestTextBlocks(t *testing.T) {
 	conforms(t, def, reply)
 }
 
-// TestContentOfOldRevisions checks that clients get only content that their revision
-// has.
+// TestContentOfOldRevisions checks that clients get only content types of their revision.
 func TestContentOfOldRevisions(t *testing.T) {
 	const code = "return [content.image('YQ=='), content.audio('YWJj'), content.link('x:1', 'one'), content.resource('x:2', text='t')]"
 	for revision, want := range map[string]string{
@@ -155,7 +154,7 @@ func TestContentOfOldRevisions(t *testing.T) {
 	}
 }
 
-// TestLogsAreForwarded checks that clients that ask for logs get them.
+// TestLogsAreForwarded checks that clients get logs on request.
 func TestLogsAreForwarded(t *testing.T) {
 	run := func(l *listener, code string) {
 		c := composer(sandboxtest.Guest(t), &upstreams{}, func(o *Options) { o.Listeners = l; o.Saved = savedScripts{"inner": "log.error('inside')"} })

@@ -35,7 +35,7 @@ func CanContinue(state *durable.State) error {
 // context of durable.Runs.Go. origin stands for the client that had called the tool. The reply is
 // the reply of CallSaved. If ctx ends before the run, other processes can take the run.
 //
-// The script, the arguments, the limits and the time are unchanged since the begin of the run.
+// The script, the arguments, the limits and the time are unchanged since the start of the run.
 // Rules that can forbid a call count in their current form, and the tool's current permissions
 // count together with the earlier permissions.
 func (c *Composer) Continue(ctx context.Context, cancel context.CancelCauseFunc, log *durable.Run, state *durable.State, origin route.Origin) wire.Reply {

@@ -11,8 +11,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/script/sandbox/sandboxtest"
 )
 
-// TestDefaultsOfUpstreams checks that a required property with a default may be left
-// out, and that the call is sent as the script wrote it.
+// TestDefaultsOfUpstreams checks that a required property with a default may be left out, and that
+// the call is sent as written by the script.
 func TestDefaultsOfUpstreams(t *testing.T) {
 	var u upstreams
 	u.result("s.shot", `{"structuredContent":{"n":1}}`)

@@ -48,7 +48,7 @@ func TestToolDefinition(t *testing.T) {
 	}
 }
 
-// TestBrokenSavedSchema checks a definition that was not checked when it was saved.
+// TestBrokenSavedSchema checks a definition saved without a check.
 func TestBrokenSavedSchema(t *testing.T) {
 	def := saved("x")
 	def.InputSchema = json.RawMessage(`{"type":"object","properties":5}`)

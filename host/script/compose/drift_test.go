@@ -46,7 +46,7 @@ func TestDrift(t *testing.T) {
 	}{
 		{"first", `{}`, "s.make=1 s.remove=1", "make1 remove2", ""},
 		{"first", `{}`, "s.make=1 s.remove=2", "", "s.remove has changed since saved tool \"first\""}, // before anything is called
-		{"first", `{}`, "s.make=1", "make1 remove2", ""},                                              // of a server that has not listed it
+		{"first", `{}`, "s.make=1", "make1 remove2", ""},                                              // of a server before the server lists the tool
 		{"whole", `{"t":"make"}`, "s.make=1 s.remove=7", "make1", ""},
 		{"whole", `{"t":"remove"}`, "s.make=1 s.remove=7", "", "s.remove was not known when"},
 		{"whole", `{"t":"remove"}`, "s.make=2 s.remove=7", "", "s.make has changed"},
@@ -91,8 +91,8 @@ func TestDrift(t *testing.T) {
 	}
 }
 
-// TestUnseen runs imported tools of which nobody has seen the definitions: the first run
-// that does trusts them.
+// TestUnseen runs imported tools with unseen definitions: the first run with a view of the
+// definitions trusts them.
 func TestUnseen(t *testing.T) {
 	for _, c := range []struct {
 		mode        pins.Mode
@@ -105,7 +105,7 @@ func TestUnseen(t *testing.T) {
 		{pins.Enforce, map[string]string{}, nil, 1, true},
 		{pins.Warn, nil, nil, 1, false},
 		{pins.Off, nil, nil, 0, false},
-		{pins.Enforce, nil, tools.ErrClosed, 4, false}, // at the begin of each run, and for each call
+		{pins.Enforce, nil, tools.ErrClosed, 4, false}, // at the start of each run, and for each call
 	} {
 		list := savedTools{}
 		list.permit("first", "return s.make(n=1)", "s.make")

@@ -16,7 +16,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/store/memorytest"
 )
 
-// onlyLog returns the id of the only open run, and the name of its log.
+// onlyLog returns the id of the only open run, and the name of the run's log.
 func (r *durableRig) onlyLog(runs *durable.Runs) (id, log string) {
 	r.t.Helper()
 	open, err := runs.List(r.t.Context())
@@ -26,9 +26,9 @@ func (r *durableRig) onlyLog(runs *durable.Runs) (id, log string) {
 	return open[0].ID, store.LastingPrefix + open[0].ID
 }
 
-// TestDurableLogGone removes the log of a run, or its beginning, while a call is made. The process that
-// makes the run notices when it renews its lease, or with the next event, ends the run, and undoes what
-// it did, although it cannot write that.
+// TestDurableLogGone removes the log of a run, or the beginning of the log, during a call. The
+// process of the run notices the loss at the renewal of the lease, or with the next event, ends the
+// run, and undoes the run's calls, although the log cannot record the compensations.
 func TestDurableLogGone(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -66,8 +66,8 @@ func TestDurableLogGone(t *testing.T) {
 	}
 }
 
-// TestDurableFlood lets a client write more into the journal than the store keeps while a run of another
-// one is open. The log of the run stays, and another process goes on with it.
+// TestDurableFlood lets a client write more into the journal than the store keeps while a run of
+// another client is open. The log of the run stays, and another process continues the run.
 func TestDurableFlood(t *testing.T) {
 	r := newDurableRig(t, true)
 	r.link = memorytest.New(t)
@@ -92,8 +92,9 @@ func TestDurableFlood(t *testing.T) {
 	}
 }
 
-// TestFindRunWithoutLog asks for a run whose log is gone: it goes on as long as a process is at it, and
-// then it has failed, for a process with a record of it and for one without.
+// TestFindRunWithoutLog asks for a run after the loss of the log: the run goes on as long as a
+// process has the run, and then counts as failed, for a process with a record of the run and for a
+// process without.
 func TestFindRunWithoutLog(t *testing.T) {
 	for _, recorded := range []bool{true, false} {
 		r := newDurableRig(t, true)
@@ -123,8 +124,8 @@ func TestFindRunWithoutLog(t *testing.T) {
 	}
 }
 
-// TestDurableFull lets a client fill the room for logs of open runs. It has half of it, its runs end with
-// what they did undone, and other clients go on.
+// TestDurableFull lets a client fill the room for logs of open runs. The client has half of the
+// room, further runs of the client end with their calls undone, and other clients go on.
 func TestDurableFull(t *testing.T) {
 	r := newDurableRig(t, false)
 	link := memorytest.New(t)
@@ -148,7 +149,7 @@ func TestDurableFull(t *testing.T) {
 	if counts := r.counts(); counts["remove 2"] != 1 || counts["other 10"] != 1 || counts["other 200"] != 0 {
 		t.Errorf("calls %v", len(counts))
 	}
-	// What is held by runs that are open counts for new ones.
+	// The room held by open runs counts for new runs.
 	begin := func(principal string, params int) error {
 		b := &journal.Begin{Params: []byte(`{"a":"` + strings.Repeat("x", params) + `"}`)}
 		_, err := runs.Begin(t.Context(), journal.NewID(time.Now()), time.Now(), b, durable.About{Principal: principal})
@@ -166,7 +167,7 @@ func TestDurableFull(t *testing.T) {
 	other := durable.New(durable.Options{
 		Store: durable.Shared(link.MustOpen(t)), Owner: func() (string, error) { return "two", nil }, Log: quiet(), Room: 200 << 10,
 	})
-	runs.Renew(t.Context()) // the leases say what the logs have
+	runs.Renew(t.Context()) // the leases have the state of the logs
 	b := &journal.Begin{Params: []byte(`{"a":"` + strings.Repeat("x", 30<<10) + `"}`)}
 	if _, err := other.Begin(t.Context(), journal.NewID(time.Now()), time.Now(), b, durable.About{Principal: "one"}); !errors.As(err, &full) {
 		t.Errorf("in another process: %v", err)

@@ -12,16 +12,16 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// narrowing is what changes between the death of a process and the next one.
+// narrowing is a change between the death of a process and the start of the next process.
 type narrowing struct {
 	change  func(r *durableRig)
-	allowed string // the calls that the next process may make; "" is any
+	allowed string // the permitted calls of the next process; "" is any
 	undone  bool   // all compensations are still made
 }
 
 const anyRemove = "remove 2 remove 11"
 
-// narrowings are all ways in which a run can lose permissions while no process is at it.
+// narrowings are all ways in which a run can lose permissions between two processes.
 var narrowings = map[string]narrowing{
 	"nothing": {func(*durableRig) {}, "", true},
 	"tool":    {func(r *durableRig) { r.saved.bound("job", "s.other", "tools.inner") }, "other 1 other 3 other 5 other 10", false},
@@ -52,7 +52,7 @@ func durablePins(other string) pinned {
 	return pinned{pins.Enforce, map[string]string{"s.other": other, "s.remove": "1"}}
 }
 
-// newNarrowRig has a durable tool that calls another one, with permissions and pins.
+// newNarrowRig has a durable tool with a call of another tool, with permissions and pins.
 func newNarrowRig(t *testing.T) *durableRig {
 	r := newDurableRig(t, true)
 	inner := "a = s.other(n=10)\nundo(s.remove, {\"n\": 11})\nreturn a + s.other(n=params.n)"
@@ -69,14 +69,14 @@ func newNarrowRig(t *testing.T) *durableRig {
 	return r
 }
 
-// TestDurableNarrowed takes permissions away from a durable run at events of its log. The next
-// process makes no call that the run may not make by now, and still undoes what it may undo.
+// TestDurableNarrowed takes permissions away from a durable run at events of the log. The next
+// process makes no call outside the current permissions, and still makes permitted compensations.
 func TestDurableNarrowed(t *testing.T) {
 	for name, n := range narrowings {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			refused := 0
-			for events := 1 + int64(len(name)%2); ; events += 2 { // every other one is enough of them
+			for events := 1 + int64(len(name)%2); ; events += 2 { // every second event is enough
 				r := newNarrowRig(t)
 				if name == "pins" {
 					r.change = func(o *Options) { o.Definitions = durablePins("1") }
@@ -106,13 +106,13 @@ func TestDurableNarrowed(t *testing.T) {
 	}
 }
 
-// reported reports whether a result says that a compensation was not made.
+// reported reports whether a result names a compensation as not made.
 func reported(result, undo string) bool {
 	_, n, _ := strings.Cut(undo, " ")
 	return strings.Contains(result, `"params":{"n":`+n+`},"undone":false`) || strings.Contains(result, "may not call s.remove")
 }
 
-// registered returns the compensations that the log has.
+// registered returns the compensations in the log.
 func (r *durableRig) registered() (all []string) {
 	r.state.Record.Any(func(rec *journal.Record) bool {
 		for _, u := range rec.Undos {
@@ -124,7 +124,7 @@ func (r *durableRig) registered() (all []string) {
 	return all
 }
 
-// checkNarrowed compares the calls after the first ones with those that may be made.
+// checkNarrowed compares the calls after the first calls with the permitted calls.
 func (r *durableRig) checkNarrowed(events int64, n narrowing, before int, pinned bool) {
 	r.t.Helper()
 	for _, call := range r.up.calls()[before:] {

@@ -22,8 +22,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
-// cutStore is a Store to which nothing can be appended after some events, as if the process
-// had died there. A process that goes on has another one.
+// cutStore is a Store without further appends after some events, as if the process had died there.
+// The next process has another cutStore.
 type cutStore struct {
 	durable.Store
 	left atomic.Int64
@@ -38,7 +38,7 @@ func (s *cutStore) Append(ctx context.Context, log string, e store.Entry) (store
 	return s.Store.Append(ctx, log, e)
 }
 
-// sendingUpstreams calls what the router calls before it sends a call.
+// sendingUpstreams calls the functions called by the router before sending a call.
 type sendingUpstreams struct{ *askingUpstreams }
 
 func (u sendingUpstreams) CallUpstream(ctx context.Context, origin route.Origin, call route.ScriptCall) wire.Reply {
@@ -70,7 +70,7 @@ func newDurableRig(t *testing.T, idempotent bool) *durableRig {
 	return r
 }
 
-// process makes another process, which can append that many events.
+// process makes another process, which can append the given number of events.
 func (r *durableRig) process(events int64) (*durable.Runs, *cutStore) {
 	r.t.Helper()
 	aead, err := durable.NewAEAD(make([]byte, 32))
@@ -103,13 +103,13 @@ func (r *durableRig) process(events int64) (*durable.Runs, *cutStore) {
 	return runs, kept
 }
 
-// goOn makes another process, which goes on with the only open run, and returns its result.
+// goOn makes another process, which continues the only open run, and returns the result.
 func (r *durableRig) goOn() wire.Reply {
 	r.t.Helper()
 	return r.goOnAfter(0)
 }
 
-// goOnAfter is goOn for a run that has taken some more time.
+// goOnAfter is goOn for a run with some more time used.
 func (r *durableRig) goOnAfter(used time.Duration) wire.Reply {
 	r.t.Helper()
 	runs, _ := r.process(1 << 30)
@@ -180,7 +180,7 @@ func firstText(t *testing.T, r wire.Reply) string {
 }
 
 // TestDurableCut ends processes at every event of a log. The next process must come to the same
-// end, with each call made once, or once more if it was in doubt and is idempotent.
+// end, with each call made once, or once more for an idempotent call in doubt.
 func TestDurableCut(t *testing.T) {
 	for name, code := range durableScripts {
 		for _, idempotent := range []bool{true, false} {
@@ -217,8 +217,8 @@ func TestDurableCut(t *testing.T) {
 	}
 }
 
-// compare compares how often calls were made with how often they would have been. On a slow machine,
-// the tool "slow" may be out of time before it makes its call.
+// compare compares how often calls were made with how often they would have been. On a slow
+// machine, the tool "slow" may be out of time before the call of the tool.
 func (r *durableRig) compare(events int64, expected map[string]int) {
 	r.t.Helper()
 	counts := r.counts()
@@ -239,15 +239,15 @@ func (r *durableRig) compare(events int64, expected map[string]int) {
 	}
 }
 
-// TestDurableAfterQuestion checks that the log of a run that continues one which asked the client
-// has all that the script has learnt.
+// TestDurableAfterQuestion checks that the log of a run after a question to the client has all
+// input of the script.
 func TestDurableAfterQuestion(t *testing.T) {
 	r := newDurableRig(t, true)
 	r.process(1 << 30)
 	def := durableTool("a = s.other(n=1)\nb = s.ask(q='name')\nreturn [a, b, s.other(n=2)]", "")
 	r.saved["job"] = def
 	state, questions := r.asked(r.round(asker(), def, "", ""))
-	_, kept := r.process(4) // begin, the answer of other 1, and the call that asks
+	_, kept := r.process(4) // begin, the answer of other 1, and the asking call
 	reply := r.round(asker(), def, state, answers(questions))
 	if !kept.cut.Load() {
 		t.Fatalf("the run was not cut: %s", reply.Result)
@@ -261,8 +261,8 @@ func TestDurableAfterQuestion(t *testing.T) {
 	}
 }
 
-// TestDurableTime checks that the time of the process that died counts, and that compensations
-// are known when the time is over.
+// TestDurableTime checks that the time of the dead process counts, and that compensations are known
+// when the time is over.
 func TestDurableTime(t *testing.T) {
 	r := newDurableRig(t, true)
 	_, _ = r.process(5) // begin, and two calls
@@ -277,12 +277,12 @@ func TestDurableTime(t *testing.T) {
 	}
 }
 
-// begunEvents end a process that calls inner and begun: that it begins, three calls and their answers,
-// and the answer of inner.
+// begunEvents end a process with calls of inner and begun: the start, three calls and their
+// answers, and the answer of inner.
 const begunEvents = 8
 
-// TestDurableTimeBelow is TestDurableTime for compensations of saved tools, one of which had
-// answered its caller.
+// TestDurableTimeBelow is TestDurableTime for compensations of two saved tools, the first of which
+// had answered the caller.
 func TestDurableTimeBelow(t *testing.T) {
 	r := newDurableRig(t, true)
 	r.saved["job"] = durableTool("tools.inner(n=1)\ntools.begun()", "")
@@ -292,13 +292,13 @@ func TestDurableTimeBelow(t *testing.T) {
 	if counts := r.counts(); counts["remove 31"] != 1 || counts["remove 11"] != 1 {
 		t.Errorf("calls %v\n%s", counts, reply.Result)
 	}
-	if !strings.Contains(string(reply.Result), `"params":{"n":31},"undone":true`) { // by the run whose time was over
+	if !strings.Contains(string(reply.Result), `"params":{"n":31},"undone":true`) { // by the run out of time
 		t.Errorf("ended with %s", reply.Result)
 	}
 }
 
-// TestDurableCancelledEarly checks that a run which is cancelled before it has come to where its process
-// died knows all compensations.
+// TestDurableCancelledEarly checks that a run cancelled before the point of the process's death
+// knows all compensations.
 func TestDurableCancelledEarly(t *testing.T) {
 	r := newDurableRig(t, true)
 	r.saved["job"] = durableTool("tools.inner(n=1)\ntools.begun()", "")
@@ -316,7 +316,7 @@ func TestDurableCancelledEarly(t *testing.T) {
 	}
 }
 
-// lateSandbox begins each script after a time, or when there is no more time for it.
+// lateSandbox begins each script after a time, or when no time is left for the script.
 type lateSandbox struct {
 	Sandbox
 	after time.Duration
@@ -332,11 +332,11 @@ func (s lateSandbox) Run(ctx context.Context, r sandbox.Run) (sandbox.Outcome, e
 	return s.Sandbox.Run(ctx, r)
 }
 
-// TestDurableSlow checks that a process which takes longer than the timeout of a call to come to
-// where the other one died knows all compensations.
+// TestDurableSlow checks that a process knows all compensations after taking longer than the
+// timeout of a call to come to the point where the other process died.
 func TestDurableSlow(t *testing.T) {
 	timeout := testenv.Quiet(100 * time.Millisecond)
-	for ; ; timeout *= 2 { // until the calls below are made in that time
+	for ; ; timeout *= 2 { // until the calls below are made in time
 		r := newDurableRig(t, true)
 		r.saved["job"] = durableTool(fmt.Sprintf("tools.inner({\"n\": 1}, timeout=%g)\ntools.begun({}, timeout=%[1]g)", timeout.Seconds()), "")
 		_, _ = r.process(begunEvents)
@@ -356,8 +356,8 @@ func TestDurableSlow(t *testing.T) {
 	}
 }
 
-// TestDurableRemoved checks that a run whose tool was deleted makes no further call, and undoes
-// what it did.
+// TestDurableRemoved checks that a run of a deleted tool makes no further call, and undoes its
+// calls.
 func TestDurableRemoved(t *testing.T) {
 	r := newDurableRig(t, true)
 	r.saved["job"] = durableTool("s.other(n=1)\nundo(s.remove, {\"n\": 2})\ns.other(n=3)\nreturn s.other(n=4)", "")
@@ -372,8 +372,8 @@ func TestDurableRemoved(t *testing.T) {
 	}
 }
 
-// TestLintDurable checks that a durable tool that calls a tool which is not idempotent must say
-// what happens in doubt.
+// TestLintDurable checks that a durable tool with a call of a tool that is not idempotent needs a
+// rule for calls in doubt.
 func TestLintDurable(t *testing.T) {
 	r := newDurableRig(t, false)
 	r.process(0)

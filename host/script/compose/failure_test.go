@@ -14,7 +14,7 @@ func at(source string, column int) *abi.Position {
 	return &abi.Position{File: "f", Line: 1, Column: column, Source: source}
 }
 
-// checkCaret finds the caret of a text in its last line.
+// checkCaret finds the caret of a text in the last line.
 func checkCaret(t *testing.T, text string, column int) {
 	t.Helper()
 	lines := strings.Split(text, "\n")

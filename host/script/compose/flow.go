@@ -110,7 +110,7 @@ func (r *run) admit(ctx context.Context, targets []stack.Request, undo bool) *ab
 	permit, denied := func() (shadow.Permit, *shadow.Denial) {
 		if t.Active() != 0 {
 			defer r.deciding(nil)()       // the time of shadows is their own
-			r.tree.account.AddWorkers(-1) // the worker waits for the shadows
+			r.tree.account.AddWorkers(-1) // the run waits for the shadows
 			defer r.tree.account.AddWorkers(1)
 		}
 		return t.Admit(ctx, b)

@@ -11,15 +11,15 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// flowCase is a script with what becomes of it.
+// flowCase is a script with the expected outcome.
 type flowCase struct {
 	name, code string
 	saved      map[string]string
 	denied     bool
-	fails      bool     // by itself, with a compensation that is not made
+	fails      bool     // by itself, with a withheld compensation
 	sent       []string // calls of chat.post
-	only       []string // public sinks, in place of those of the rig
-	// public says that the result has no label any more.
+	only       []string // public sinks, in place of the rig's sinks
+	// public reports a result without labels.
 	public bool
 }
 
@@ -118,7 +118,7 @@ func TestFlow(t *testing.T) {
 	}
 }
 
-// TestFlowUntrusted checks that untrusted answers gate critical sinks, and not public ones.
+// TestFlowUntrusted checks that untrusted answers gate critical sinks, and not public sinks.
 func TestFlowUntrusted(t *testing.T) {
 	r := newFlowRig(t)
 	run := r.run(t, "p = web.fetch({})\nchat.post({'text': p.text})\nreturn p")
@@ -128,7 +128,7 @@ func TestFlowUntrusted(t *testing.T) {
 	}
 	r.run(t, "p = web.fetch({})\nif 'page' in p.text:\n  bank.transfer({'to': 'x'})\nreturn 1").denied()
 	r.run(t, "p = web.fetch({})\nbank.transfer({'to': 'rent'})\nreturn 1").passed()
-	// Both labels are active, and each has its own gate.
+	// Both labels are active, and each has a separate gate.
 	run = r.run(t, "p = web.fetch({})\nm = mail.list()\nbank.transfer({'to': m[0].body})\nchat.post({'text': p.text})\nreturn [m, p]")
 	run.passed()
 	if len(run.sent("bank.transfer")) != 1 || len(run.sent("chat.post")) != 1 || run.labels != flow.Of(flow.Private, flow.Untrusted) {
@@ -137,8 +137,8 @@ func TestFlowUntrusted(t *testing.T) {
 	r.run(t, "m = mail.list()\np = web.fetch({})\nbank.transfer({'to': p.text})\nreturn 1").denied()
 }
 
-// TestFlowDenialHidesOtherLabels checks that the text about shadows of one label has no answers
-// with the other one.
+// TestFlowDenialHidesOtherLabels checks that the text about shadows of a label has no answers with
+// the other label.
 func TestFlowDenialHidesOtherLabels(t *testing.T) {
 	r := newFlowRig(t)
 	run := r.run(t, "m = mail.list()\np = web.fetch({})\nbank.transfer({'to': p.text, 'about': m[0].body})\nreturn 1")
@@ -148,8 +148,8 @@ func TestFlowDenialHidesOtherLabels(t *testing.T) {
 	}
 }
 
-// TestFlowCosts checks that there are no shadows without labels, or of a script that can call no
-// sink which cares about them.
+// TestFlowCosts checks that runs have no shadows without labels, or without a possible sink for the
+// labels.
 func TestFlowCosts(t *testing.T) {
 	r := newFlowRig(t)
 	r.save("look", "return mail.list()")
@@ -182,8 +182,8 @@ func TestFlowBound(t *testing.T) {
 	}
 }
 
-// TestFlowBoundOfLabels checks that each label has its own bound, and that what is withheld from the
-// run does not count: how often it tries may depend on answers.
+// TestFlowBoundOfLabels checks that each label has its own bound, and that calls withheld from the
+// run do not count: the number of attempts may depend on answers.
 func TestFlowBoundOfLabels(t *testing.T) {
 	bound := func(a flow.Action) *flowRig {
 		return newFlowRig(t, func(r *flowRig, _ *Options) { r.settings.MaxSinkCalls, r.settings.Action = 3, a })
@@ -204,13 +204,13 @@ func TestFlowBoundOfLabels(t *testing.T) {
 
 	const alone = "m = mail.list()\nfor i in range(5):\n  if m[0].id == 7:\n    try:\n      tools.send({})\n    except Exception as e:\n      print(e)\n"
 	r := bound(flow.Shadow)
-	r.save("send", "return chat.post({'text': 'alone'})") // the shadow is not there
+	r.save("send", "return chat.post({'text': 'alone'})") // the shadow does not come here
 	run = r.run(t, alone+"for i in range(3):\n  chat.post({'i': i})\nreturn 1")
 	run.passed()
 	if sent := run.sent("chat.post"); !slices.Equal(sent, []string{`{"i":0}`, `{"i":1}`, `{"i":2}`}) {
 		t.Errorf("sent %q", sent)
 	}
-	// The shadow's own calls count, also those that it makes after the run.
+	// The shadow's own calls count, also the calls after the run.
 	run = bound(flow.Shadow).run(t, "m = mail.list()\nchat.post({'i': 0})\nif m[0].id != 7:\n  for i in range(9):\n    chat.post({'more': i})\nreturn 1")
 	if sent := run.sent("chat.post"); len(sent) != 3 {
 		t.Errorf("sent %q", sent)
@@ -245,8 +245,8 @@ func TestFlowErrors(t *testing.T) {
 	r.run(t, "mail.list()\nchat.post({})\nreturn 1").labelled("tool")
 }
 
-// TestFlowLive checks that what clients are told during a run has the labels of that moment, and
-// that a denied run tells nothing but that.
+// TestFlowLive checks that messages to clients during a run have the current labels, and that a
+// denied run reveals only the denial.
 func TestFlowLive(t *testing.T) {
 	r := newFlowRig(t)
 	r.run(t, "print('before')\nprogress(1, message='begun')\nm = mail.list()\nprint('got ' + m[0].body)\nprogress(2, message=m[0].body)\nchat.post({'text': m[0].body})\nreturn 1").denied()
@@ -271,8 +271,8 @@ func TestFlowLive(t *testing.T) {
 	}
 }
 
-// TestFlowRecorded checks that a result which is made from the journal, such as that of a task, has
-// the same of a run as its reply.
+// TestFlowRecorded checks that a result made from the journal, for example the result of a task,
+// has the same content as the reply of the run.
 func TestFlowRecorded(t *testing.T) {
 	for name, code := range map[string]string{
 		"denied": "m = mail.list()\nprint(m)\nchat.post({'text': m[0].body})", "public": "m = mail.list()\nchat.post({'text': 'x'})\nreturn 'ok'",

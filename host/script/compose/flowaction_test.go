@@ -21,8 +21,8 @@ func withAction(a flow.Action) func(*flowRig, *Options) {
 	return func(r *flowRig, _ *Options) { r.settings.Action = a }
 }
 
-// TestFlowAsks checks that a person can allow a call that depends on an answer, and that nothing
-// is compared after it.
+// TestFlowAsks checks that a person can allow a call that depends on an answer, and that nothing is
+// compared afterwards.
 func TestFlowAsks(t *testing.T) {
 	r := newFlowRig(t, withAction(flow.Ask))
 	run := r.run(t, leak)
@@ -41,8 +41,8 @@ func TestFlowAsks(t *testing.T) {
 	}
 }
 
-// TestFlowAsksOfMeta checks that no person is asked about a call with _meta: people are not shown it, so that
-// they would allow what they have not seen.
+// TestFlowAsksOfMeta checks that no person is asked about a call with _meta: people are not shown
+// the _meta, so that they would allow unseen data.
 func TestFlowAsksOfMeta(t *testing.T) {
 	r := newFlowRig(t, withAction(flow.Ask))
 	r.allow = true
@@ -63,7 +63,7 @@ func TestFlowReports(t *testing.T) {
 	}
 }
 
-// TestFlowShadowCalls checks that what leaves is what the script sends without the answers.
+// TestFlowShadowCalls checks that the sent calls are the script's calls without the answers.
 func TestFlowShadowCalls(t *testing.T) {
 	for _, tt := range []struct {
 		name, code string
@@ -77,9 +77,9 @@ func TestFlowShadowCalls(t *testing.T) {
 		{"only the shadow", "m = mail.list()\nchat.post({'text': 'a'})\nif m[0].id != 7:\n  chat.post({'text': 'b'})\nreturn 1", []string{`{"text":"a"}`, `{"text":"b"}`}},
 		{"only the shadow, and the run comes to no sink", "m = mail.list()\nif m[0].id != 7:\n  chat.post({'text': 'b'})\nreturn 1", []string{`{"text":"b"}`}},
 		{"only the shadow, and the run fails before a sink", "m = mail.list()\nif m[0].id == 7:\n  fail('x')\nchat.post({'text': 'b'})", []string{`{"text":"b"}`}},
-		// What is withheld was not made, and its server was told nothing.
+		// A withheld call was not made, and the server was told nothing.
 		{"only the run, and more from both", "m = mail.list()\nif m[0].id == 7:\n  try:\n    tools.send({})\n  except Exception as e:\n    print(e)\nfor t in ['a', 'b', 'c']:\n  chat.post({'text': t})\nreturn 1", []string{`{"text":"a"}`, `{"text":"b"}`, `{"text":"c"}`}},
-		// A shadow that was ended sends nothing more: it could have sent something else before.
+		// An ended shadow sends nothing more: the shadow could have sent other data before.
 		{"beside what has ended the shadow", "m = mail.list()\nif m[0].id == 7:\n  notes.set({'v': 1})\nparallel([lambda: tools.ask({}), lambda: tools.send({})])\nreturn 1", nil},
 		{"what a shadow undoes that was ended", "undo(chat.post, {'text': 'back'})\nm = mail.list()\nif m[0].id == 7:\n  notes.set({'v': 1})\n  commit()\nn = notes.get({})\nreturn 1", nil},
 		{"the run fails", "m = mail.list()\nchat.post({'text': 'a'})\nif m[0].id == 7:\n  fail('x')\nchat.post({'text': 'b'})\nreturn 1", []string{`{"text":"a"}`, `{"text":"b"}`}},
@@ -99,8 +99,8 @@ func TestFlowShadowCalls(t *testing.T) {
 	}
 }
 
-// TestFlowAgainAfterDenial checks that nobody is asked about the rest of a run that was denied a call:
-// it is to end, and nobody would be there in time.
+// TestFlowAgainAfterDenial checks that no person is asked about the rest of a run after a denied
+// call: the run is to end, and no person would be present in time.
 func TestFlowAgainAfterDenial(t *testing.T) {
 	for _, tt := range []struct {
 		name, code string
@@ -158,7 +158,8 @@ func TestFlowUndo(t *testing.T) {
 	if len(run.sent("chat.post")) != 1 {
 		t.Errorf("%q: %s", run.calls, run.reply.Result)
 	}
-	// After a denial, what was registered before is still gated, and the reply has nothing of it.
+	// After a denial, compensations registered before are still gated, and the reply has nothing of
+	// them.
 	run = r.run(t, "undo(notes.set, {'v': 1})\nm = mail.list()\nundo(chat.post, {'about': m[0].body})\nchat.post({'text': m[0].body})\nreturn 1")
 	run.denied()
 	if run.sent("chat.post") != nil || len(run.sent("notes.set")) != 1 {
@@ -185,15 +186,15 @@ func TestFlowTime(t *testing.T) {
 	}
 }
 
-// TestFlowFuel checks that a shadow which uses too much denies.
+// TestFlowFuel checks that a shadow with too much fuel used denies.
 func TestFlowFuel(t *testing.T) {
 	r := newFlowRig(t, func(_ *flowRig, o *Options) { o.Limits.Fuel = 20_000_000 })
 	r.run(t, "m = mail.list()\nwhile m[0].id != 7:\n  x = 1\nchat.post({'text': 'x'})\nreturn 1").denied()
-	// Also if another one agrees.
+	// Also if another shadow agrees.
 	r.run(t, "m = mail.list()\nwhile m[0].id == 1000000:\n  x = 1\nchat.post({'text': 'x'})\nreturn 1").denied()
 }
 
-// TestFlowInherits checks that a later run knows which server was given what depends on an answer.
+// TestFlowInherits checks that a later run knows which server was given data from an answer.
 func TestFlowInherits(t *testing.T) {
 	r := newFlowRig(t)
 	r.run(t, "m = mail.list()\nnotes.set({'v': m[0].body})\nreturn 1").passed()
@@ -203,21 +204,21 @@ func TestFlowInherits(t *testing.T) {
 	r.run(t, "chat.post({'text': notes.get({}).note})\nreturn 1").denied()
 	r.run(t, "notes.get({})\nchat.post({'text': 'x'})\nreturn 1").passed()
 
-	// Reads, and calls that were found equal, give nothing.
+	// Reads, and equal calls, give nothing.
 	r = newFlowRig(t)
 	r.run(t, "m = mail.list()\ndesk.lookup({'id': m[0].id})\nchat.post({'text': 'x'})\nreturn 1")
 	if len(r.inherited) != 0 {
 		t.Errorf("labels %v", r.inherited)
 	}
 
-	// If it cannot be kept, the call is not made.
+	// If the note cannot be kept, the call is not made.
 	r = newFlowRig(t)
 	r.composer.cfg.Flow.Keep = func(context.Context, string, flow.Labels) error { return errors.New("disk full") }
 	run := r.run(t, "m = mail.list()\nnotes.set({'v': m[0].body})\nreturn 1")
 	if run.class != "resource" || run.sent("notes.set") != nil {
 		t.Errorf("%s", run.reply.Result)
 	}
-	// If it is not known, no sink is called.
+	// If the inherited labels are not known, no sink is called.
 	r.composer.cfg.Flow.Inherited = func(context.Context) (map[string]flow.Labels, error) { return nil, errors.New("away") }
 	if run := r.run(t, "chat.post({'text': 'x'})\nreturn 1"); run.class != "resource" || run.sent("chat.post") != nil {
 		t.Errorf("%s", run.reply.Result)
@@ -225,8 +226,8 @@ func TestFlowInherits(t *testing.T) {
 	r.run(t, "return notes.get({})").passed()
 }
 
-// TestFlowCode checks that a tool that was saved in a session with labels cannot be shown to be
-// good by its shadows, which have the same code.
+// TestFlowCode checks that a tool saved in a session with labels cannot be shown to be good by the
+// tool's shadows, which have the same code.
 func TestFlowCode(t *testing.T) {
 	r := newFlowRig(t)
 	r.save("send", "return chat.post({'text': 'x'})")
@@ -241,7 +242,7 @@ func TestFlowCode(t *testing.T) {
 	}
 }
 
-// TestFlowUncatchable checks that a denial ends the whole tree, and closes all that it has begun.
+// TestFlowUncatchable checks that a denial ends the whole tree, and closes everything begun.
 func TestFlowUncatchable(t *testing.T) {
 	r := newFlowRig(t)
 	r.save("send", "try:\n  chat.post({'text': params.t})\nexcept Exception as e:\n  pass\nfinally:\n  pass\nreturn 1")
@@ -252,8 +253,8 @@ func TestFlowUncatchable(t *testing.T) {
 	}
 }
 
-// TestFlowMemory checks that a run and its shadows, which share the memory of all runs, do not wait for
-// each other forever if there is too little.
+// TestFlowMemory checks that a run and its shadows, which share the memory of all runs, do not wait
+// for each other forever if memory is short.
 func TestFlowMemory(t *testing.T) {
 	for _, size := range []int64{24 << 20, 64 << 20} {
 		box := sandboxtest.GuestWithin(t, memory.New(size))

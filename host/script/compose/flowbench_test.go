@@ -9,14 +9,14 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/guard/flow"
 )
 
-// BenchmarkFlow compares runs with those of the same script without [flow]: without a labelled answer,
-// with one and no sink, and with one and 1 or 10 calls of a sink, for each action. Runs of both kinds
-// alternate, so that -benchtime 1x gives a ratio that can be used:
+// BenchmarkFlow compares runs with runs of the same script without [flow]: without a labelled
+// answer, with a labelled answer and no sink, and with a labelled answer and 1 or 10 calls of a
+// sink, for each action. Runs of both kinds alternate, so that -benchtime 1x gives a usable ratio:
 //
 //	go test ./host/script/compose -run xxx -bench Flow -benchtime 1x
 //
-// x-off is how many times as long a run takes, us/sink what each call of a sink adds, and us/run the
-// time of a run. Each is from medians.
+// x-off is how many times as long a run takes, us/sink the time added by each call of a sink, and
+// us/run the time of a run. Each is from medians.
 func BenchmarkFlow(b *testing.B) {
 	const labelled, plain = "m = mail.list()\n", "m = desk.lookup({'id': 1})\n"
 	for _, bench := range []struct {
@@ -49,7 +49,7 @@ func BenchmarkFlow(b *testing.B) {
 				}
 				return time.Since(begun), run.record.Outcome.Fuel
 			}
-			once(on) // the script is compiled, and what it can reach is known
+			once(on) // the script is compiled, and the reach is known
 			once(off)
 			on.shadows.Store(0)
 			var with, without []time.Duration

@@ -33,7 +33,7 @@ func TestFlowBlanks(t *testing.T) {
 			}
 		})
 	}
-	// Blanks that are empty from then on are compared like others.
+	// Blanks after the limit are empty, and compared like others.
 	for _, n := range []int{5, 100} {
 		r := newFlowRig(t)
 		run := r.run(t, fmt.Sprintf("for i in range(%d):\n  m = mail.list()\nchat.post({'n': len(m)})\nreturn 1", n))

@@ -8,7 +8,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// TestFlowDocs checks the script and its denial in docs/flow.md.
+// TestFlowDocs checks the script and the denial in docs/flow.md.
 func TestFlowDocs(t *testing.T) {
 	raw, err := os.ReadFile("../../../docs/flow.md")
 	if err != nil {

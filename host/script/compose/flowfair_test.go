@@ -13,7 +13,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/script/sandbox/sandboxtest"
 )
 
-// principal is the client of a principal, in one of its sessions.
+// principal is the client of a principal, in a session.
 type principal struct {
 	listener
 	name string
@@ -22,7 +22,7 @@ type principal struct {
 func (p *principal) Session() route.Session { return p }
 func (p *principal) Principal() string      { return p.name }
 
-// held holds the calls of chat.post of one principal.
+// held holds the calls of chat.post of a principal.
 type held struct {
 	*flowRig
 	of      string
@@ -39,7 +39,7 @@ func (h *held) CallUpstream(ctx context.Context, o route.Origin, call route.Scri
 }
 
 // TestFlowPrincipals checks that a principal whose runs wait at sinks, from many sessions, leaves
-// shadows to others.
+// shadows to other principals.
 func TestFlowPrincipals(t *testing.T) {
 	h := &held{of: "greedy", arrived: make(chan struct{}), release: make(chan struct{})}
 	r := newFlowRig(t, func(r *flowRig, o *Options) {
@@ -78,8 +78,9 @@ func TestFlowPrincipals(t *testing.T) {
 	}
 }
 
-// TestFlowMemoryOfPrincipal checks that the memory of shadows is that of their principal: if it has
-// its share already, they wait, and if another one has, they do not.
+// TestFlowMemoryOfPrincipal checks that the memory of shadows counts for their principal: if the
+// principal has the full share already, the shadows wait, and if another principal has, they do
+// not.
 func TestFlowMemoryOfPrincipal(t *testing.T) {
 	for _, tt := range []struct {
 		group   string

@@ -7,8 +7,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/guard/flow"
 )
 
-// TestFlowFigures checks that a run uses as much with [flow] as without: what shadows use is not
-// its own, and answers reach it in the same form.
+// TestFlowFigures checks that a run uses as much with [flow] as without: the usage of shadows does
+// not count for the run, and answers reach the run in the same form.
 func TestFlowFigures(t *testing.T) {
 	for _, tt := range []struct {
 		name, code string

@@ -13,8 +13,8 @@ import (
 
 var long = flag.Bool("long", false, "run many random scripts in TestFlowProperty")
 
-// randomScript writes scripts that read, write, branch, catch and send, in all ways that the rules
-// are about.
+// randomScript writes scripts that read, write, branch, catch and send, in all ways known to the
+// rules.
 type randomScript struct {
 	*rand.Rand
 	b     strings.Builder
@@ -34,8 +34,8 @@ func (g *randomScript) value() string {
 	return []string{"'x'", "1", "7", "'hello'", "str(2)"}[g.IntN(5)]
 }
 
-// object writes an object. In which order its members are, and how a number in it is written, can
-// depend on a value.
+// object writes an object. The order of the members, and the form of a number, can depend on a
+// value.
 func (g *randomScript) object(member string) string {
 	a := fmt.Sprintf("'%s': %s", member, g.value())
 	switch g.IntN(4) {
@@ -130,9 +130,9 @@ var worlds = []string{
 	`!no mail`,
 }
 
-// TestFlowProperty runs random scripts in worlds that differ in private answers only. What the
-// public sinks get in one of them must be the beginning of what they get in another one, a session
-// that could have sent more must be flagged, and what is said to be public must be the same.
+// TestFlowProperty runs random scripts in worlds that differ in private answers only. The input of
+// the public sinks in a world must be the beginning of their input in another world, a session that
+// could have sent more must be flagged, and the content called public must be the same.
 func TestFlowProperty(t *testing.T) {
 	for _, action := range []flow.Action{flow.Deny, flow.Shadow} {
 		t.Run(string(action), func(t *testing.T) { testFlowProperty(t, action) })
@@ -162,7 +162,7 @@ func testFlowProperty(t *testing.T, action flow.Action) {
 			r.mails, r.note, r.draft, r.inherited = mails, "", "", map[string]flow.Labels{}
 			r.session = flowSession{}
 			run := r.run(t, code)
-			if run.record.FlowLabels() == nil { // it has read nothing in which the worlds differ
+			if run.record.FlowLabels() == nil { // the run has read no answer in which the worlds differ
 				unlabelled++
 				break
 			}

@@ -41,8 +41,8 @@ var resumedScripts = map[string]struct {
 	"compensations": {"undo(s.remove, {\"n\": 9})\na = s.other(n=1)\nfail('enough')", false},
 }
 
-// TestFlowDurable ends processes at every event of a log. The run that goes on makes and refuses
-// the same calls.
+// TestFlowDurable ends processes at every event of a log. The continued run makes and refuses the
+// same calls.
 func TestFlowDurable(t *testing.T) {
 	for name, tt := range resumedScripts {
 		t.Run(name, func(t *testing.T) {
@@ -75,7 +75,7 @@ func TestFlowDurable(t *testing.T) {
 	}
 }
 
-// TestFlowAfterQuestion checks runs that end to ask the client, and go on with its answer.
+// TestFlowAfterQuestion checks runs that end to ask the client, and go on with the client's answer.
 func TestFlowAfterQuestion(t *testing.T) {
 	for name, tt := range map[string]struct {
 		code   string
@@ -83,7 +83,7 @@ func TestFlowAfterQuestion(t *testing.T) {
 	}{
 		"same":    {"a = s.other(n=1)\ns.remove(n=5)\nb = s.ask(q='name')\ns.remove(n=6)\nreturn 'end'", false},
 		"another": {"a = s.other(n=1)\ns.remove(n=5)\nb = s.ask(q='name')\ns.remove(n=len(a))\nreturn 'end'", true},
-		// The server that asks reads nothing only, so that its answer is blanked, too.
+		// The asking tool is not read-only, so the answer is blanked, too.
 		"the client's answer": {"a = s.other(n=1)\nb = s.ask(q='name')\ns.remove(n=len(b))\nreturn 'end'", true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -93,7 +93,7 @@ func TestFlowAfterQuestion(t *testing.T) {
 			def := saved(tt.code)
 			r.saved["job"] = def
 			state, questions := r.asked(r.round(asker(), def, "", ""))
-			if session.labels != flow.Of(flow.Private) || session.flagged { // the question may have what the run knows
+			if session.labels != flow.Of(flow.Private) || session.flagged { // the question may contain data of the run
 				t.Errorf("when the question is sent, the session has the labels %q, flagged: %v", session.labels, session.flagged)
 			}
 			reply := r.round(asker(), def, state, answers(questions))

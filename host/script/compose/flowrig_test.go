@@ -23,7 +23,7 @@ import (
 // secret is in the answers of mail, and must be nowhere else.
 const secret = "s3cr3t-of-mail"
 
-// flowTools are the tools of the tests: their definitions, and what they answer.
+// flowTools are the tools of the tests: their definitions, and their answers.
 var flowTools = map[string]struct {
 	definition string
 	answer     func(r *flowRig, args []byte) string
@@ -47,12 +47,12 @@ var flowTools = map[string]struct {
 	}},
 	"desk.quota": {`{"annotations":{"readOnlyHint":true}}`, func(r *flowRig, _ []byte) string { return fmt.Sprintf(`{"used":%d}`, r.lookups) }},
 	"chat.peek": {`{"annotations":{"readOnlyHint":true}}`, func(r *flowRig, _ []byte) string {
-		r.draft += "." // a post says how often it was called
+		r.draft += "." // a post shows how often post was called
 		return `{}`
 	}},
 }
 
-// flowRig makes runs whose labels are followed, with a real sandbox.
+// flowRig makes runs with followed labels, with a real sandbox.
 type flowRig struct {
 	composer *Composer
 	settings flow.Settings
@@ -193,7 +193,7 @@ func (r *flowRig) save(name, code string) {
 	r.saved[name] = tools.Definition{Name: name, Description: "d", InputSchema: json.RawMessage(`{"type":"object"}`), Code: code}
 }
 
-// run runs a script, and returns what became of it.
+// run runs a script, and returns the outcome.
 func (r *flowRig) run(t testing.TB, code string) flowRun {
 	t.Helper()
 	r.calls, r.records, r.told.told, r.progress, r.posts, r.lookups = nil, nil, nil, nil, 0, 0
@@ -229,7 +229,7 @@ func (r flowRun) sent(tool string) (all []string) {
 	return all
 }
 
-// denied checks that the run was ended, and that the reply has nothing of it.
+// denied checks that the run was ended, and that the reply has nothing of the run.
 func (r flowRun) denied() {
 	r.t.Helper()
 	if r.class != "permission" {
@@ -250,8 +250,8 @@ func (r flowRun) passed() {
 	}
 }
 
-// labelled checks that the run failed with that class of error, and that its reply says that it
-// has private answers.
+// labelled checks that the run failed with the given class of error, and that the reply is labelled
+// as private.
 func (r flowRun) labelled(class string) {
 	r.t.Helper()
 	if r.class != class || !r.labels.Has(flow.Private) {

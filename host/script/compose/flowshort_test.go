@@ -12,8 +12,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/script/compose/shadow"
 )
 
-// TestFlowShort checks that a run which stops before its shadows do is noticed, also if it came to
-// no sink at all. Otherwise it could tell one bit, as often as an agent likes.
+// TestFlowShort checks that a run with an earlier end than its shadows is noticed, also if the run
+// came to no sink at all. Otherwise the run could reveal a bit, as often as an agent likes.
 func TestFlowShort(t *testing.T) {
 	const untold = "m = mail.list()\nif m[0].id != 7:\n  chat.post({'text': 'b'})\nreturn 1"
 	for _, tt := range []struct {
@@ -55,8 +55,8 @@ func TestFlowShort(t *testing.T) {
 	}
 }
 
-// TestFlowShortCancelled checks that an agent cannot keep a run from being noticed by cancelling it,
-// or by taking all places for shadows.
+// TestFlowShortCancelled checks that an agent cannot hide a run by cancelling the run, or by taking
+// all places for shadows.
 func TestFlowShortCancelled(t *testing.T) {
 	const code = "m = mail.list()\nif m[0].id == 7:\n  desk.lookup({'id': 1})\nchat.post({'text': 'b'})\nreturn 1"
 	for _, tt := range []struct {

@@ -13,7 +13,7 @@ import (
 // slowReader is a client that asks for logs and does not read them yet.
 type slowReader struct {
 	listener
-	written chan struct{} // receives a token for each message that has not been read
+	written chan struct{} // receives a token for each unread message
 	read    chan struct{} // closed when the client reads
 }
 
@@ -25,8 +25,8 @@ func (s *slowReader) Notify(method string, params []byte) {
 	s.listener.Notify(method, params)
 }
 
-// TestSlowLogReader checks that a script whose client does not read its log
-// messages does not keep other scripts from running.
+// TestSlowLogReader checks that a script with a client that does not read log messages does not
+// keep other scripts from running.
 func TestSlowLogReader(t *testing.T) {
 	one, err := sandboxtest.Guest(t).Share(sandbox.Options{MaxConcurrent: 1})
 	if err != nil {

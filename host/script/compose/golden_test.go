@@ -24,12 +24,12 @@ var update = flag.Bool("update", false, "write the expectations of testdata/*.tx
 
 // TestGolden runs scripts in the real guest. The files of an archive are:
 //
-//	code, arguments    the script and its arguments, which may be absent
+//	code, arguments    the script and optional arguments
 //	input, output      schemas
 //	upstreams          a line per tool: NAME RESULT, or NAME !RPCERROR
 //	debug              present: in debug mode
 //	want.json          the result in readable form
-//	want.text          its text
+//	want.text          the text of the result
 //	want.calls         the params of each call, as the upstream received them
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
@@ -142,7 +142,7 @@ var varying = []struct {
 	{regexp.MustCompile(`"fuel": [0-9]+`), `"fuel": 1`, true}, // always the same, except with another guest
 }
 
-// readable returns a result in which values that vary from run to run are replaced.
+// readable returns a result with placeholders for values with a new value in each run.
 func readable(t *testing.T, result []byte) []byte {
 	var b bytes.Buffer
 	if err := json.Indent(&b, result, "", "  "); err != nil {

@@ -142,7 +142,7 @@ func TestCheck(t *testing.T) {
 	c := composer(sandboxtest.Guest(t), &u)
 	for _, tt := range []struct{ code, want string }{
 		{"return github.search({})", ""},
-		{"while True:\n    github.search()", ""}, // it does not run
+		{"while True:\n    github.search()", ""}, // the script does not run
 		{"x = 1\nif x\n    y", "my_tool:2:5: syntax error: got newline, want ':'"},
 		{"return githib.x()", "my_tool:1:8: "},
 	} {

@@ -10,9 +10,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/script/sandbox"
 )
 
-// TestHostileGuestOfCode has a guest that calls everything that it can name, for code that is not
-// saved, so that no permissions limit it: built-in tools, hidden tools, and servers that there
-// are not, by all names that they have elsewhere. Only the tools of the server are called.
+// TestHostileGuestOfCode has a guest with calls of everything by name, for unsaved code, so that no
+// permissions limit the guest: built-in tools, hidden tools, and unknown servers, by all their
+// names elsewhere. Only the tools of the server are called.
 func TestHostileGuestOfCode(t *testing.T) {
 	servers := []string{
 		"builtin", "builtins", "tools", "mcp-metatool", "mcp_metatool", "metatool", "self", "s", "S", "s ", "s__", "*", "?", ".", "..", "", "off", "s\x00",

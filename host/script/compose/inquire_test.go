@@ -20,9 +20,8 @@ import (
 
 const stateless = "2026-07-28"
 
-// askingUpstreams are upstreams of which the tool "ask" asks the client for a name each
-// time, and returns it; "twice" asks two questions at once. All other tools are those of
-// upstreams.
+// askingUpstreams are upstreams with a tool "ask" that asks the client for a name each time, and
+// returns the name; "twice" asks two questions at once. All other tools are the tools of upstreams.
 type askingUpstreams struct{ upstreams }
 
 func (u *askingUpstreams) CallUpstream(ctx context.Context, origin route.Origin, call route.ScriptCall) wire.Reply {
@@ -74,8 +73,8 @@ func (c askContext) Done() <-chan struct{} {
 	return c.Context.Done()
 }
 
-// together returns the contexts of n questions of one call. The run does not end to ask
-// one of them before all of them are asked.
+// together returns the contexts of n questions of a call. The run does not end to ask a question
+// before all of them are asked.
 func together(ctx context.Context, origin route.Origin, n int) []askContext {
 	all := make([]askContext, n)
 	for i := range all {
@@ -91,7 +90,7 @@ func together(ctx context.Context, origin route.Origin, n int) []askContext {
 // asker is a client of the stateless era.
 func asker() *listener { return &listener{revision: stateless} }
 
-// atOnce is a client that answers each question at once.
+// atOnce is a client with an immediate answer to each question.
 type atOnce struct {
 	*listener
 	answer func(params []byte) string
@@ -103,7 +102,7 @@ func (c atOnce) Ask(_ context.Context, call wire.Call) (wire.Reply, error) {
 	return wire.Reply{Result: []byte(`{"action":"accept","content":"` + c.answer(call.Params) + `"}`)}, nil
 }
 
-// inquiry is a rig for runs that ask.
+// inquiry is a rig for asking runs.
 type inquiry struct {
 	t        *testing.T
 	up       *askingUpstreams
@@ -154,8 +153,8 @@ func (q *inquiry) restart(change ...func(*Options)) {
 	q.composer = composer(sandboxtest.Guest(q.t), &q.up.upstreams, append([]func(*Options){cfg}, change...)...)
 }
 
-// round makes a call and returns its reply. state is that of the round before, answers are
-// those of the client by message.
+// round makes a call and returns the reply. state is the state of the round before, answers are the
+// client's answers by message.
 func (q *inquiry) round(client route.Origin, def tools.Definition, state, responses string) wire.Reply {
 	q.t.Helper()
 	call := route.Call{Params: params(`{}`), Origin: client}
@@ -185,7 +184,7 @@ func (q *inquiry) asked(r wire.Reply) (state string, byMessage map[string]string
 	return state, byMessage
 }
 
-// answers returns the responses for questions: the answer to each is its message in
+// answers returns the responses for questions: the answer to each question is the message in
 // capitals.
 func answers(byMessage map[string]string) string {
 	var all wire.Object
@@ -195,7 +194,7 @@ func answers(byMessage map[string]string) string {
 	return string(all.Bytes())
 }
 
-// finish answers all questions, one round after the other, until the run ends.
+// finish answers all questions, round after round, until the run ends.
 func (q *inquiry) finish(client route.Origin, def tools.Definition, between func(round int)) (last wire.Reply, rounds int) {
 	q.t.Helper()
 	reply := q.round(client, def, "", "")
@@ -213,8 +212,8 @@ func (q *inquiry) finish(client route.Origin, def tools.Definition, between func
 	return reply, rounds
 }
 
-// TestAskTwice checks that a run that asks twice goes on twice, with the same value and
-// the same fuel as if the client had answered at once, and makes each other call once.
+// TestAskTwice checks that a run with two questions goes on twice, with the same value and the same
+// fuel as if the client had answered at once, and makes each other call once.
 func TestAskTwice(t *testing.T) {
 	def := saved("print('begin')\na = s.other(n=1)\nx = s.ask(q='name')\nprint(x)\nb = s.other(n=2)\ny = s.ask(q='age')\nreturn [a, x, b, y, s.other(n=3)]")
 	const want = `["o","NAME","o","AGE","o"]`
@@ -266,8 +265,8 @@ func TestAskTwice(t *testing.T) {
 
 func asker0(revision string) *listener { return &listener{revision: revision} }
 
-// TestAskInParallel checks that questions of concurrent calls come in one round, and that
-// calls that were answered beside them are not made again.
+// TestAskInParallel checks that questions of concurrent calls come in one round, and that answered
+// calls of the same batch are not made again.
 func TestAskInParallel(t *testing.T) {
 	q := newInquiry(t)
 	def := saved("return parallel([lambda: s.ask(q='x'), lambda: s.other(n=1), lambda: s.ask(q='y'), s.twice, lambda: s.other(n=2)])")
@@ -285,7 +284,7 @@ func TestAskInParallel(t *testing.T) {
 	}
 }
 
-// TestAskBelow checks questions in saved tools that scripts call.
+// TestAskBelow checks questions in saved tools of scripts.
 func TestAskBelow(t *testing.T) {
 	q := newInquiry(t)
 	q.saved["inner"] = tools.Definition{Name: "inner", InputSchema: []byte(`{"type":"object"}`), Code: "s.other(n=params.n)\nx = s.ask(q='q' + str(params.n))\nundo(s.remove, n=params.n)\nreturn x + s.other(n=0)"}
@@ -314,8 +313,8 @@ func TestAskBelow(t *testing.T) {
 	}
 }
 
-// TestUndoAfterQuestions checks that a run that ends to ask undoes nothing, and that the
-// one that continues it undoes what both did.
+// TestUndoAfterQuestions checks that a run that ends to ask undoes nothing, and that the continuing
+// run undoes the calls of both.
 func TestUndoAfterQuestions(t *testing.T) {
 	q := newInquiry(t)
 	def := saved("s.other(n=1)\nundo(s.remove, n=1)\nx = s.ask(q='go on')\ns.other(n=2)\nundo(s.remove, n=2)\nfail('no: ' + x)")
@@ -337,8 +336,8 @@ func TestUndoAfterQuestions(t *testing.T) {
 	}
 }
 
-// TestAskAgain checks what is asked again: what the client left out, and what a server
-// asks twice.
+// TestAskAgain checks repeated questions: questions left out by the client, and questions asked
+// twice by a server.
 func TestAskAgain(t *testing.T) {
 	q := newInquiry(t)
 	def := saved("return [s.twice(), s.ask(q='z')]")
@@ -408,7 +407,7 @@ func masked(q *inquiry, _ *tools.Definition, _ *string) {
 	q.fake(func(r *journal.Record) { r.Redacted = true })
 }
 
-// fake makes a new Composer that finds changed records.
+// fake makes a new Composer with changed records.
 func (q *inquiry) fake(change func(*journal.Record)) {
 	q.restart(func(o *Options) {
 		find := o.Recorded

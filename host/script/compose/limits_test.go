@@ -27,8 +27,8 @@ func limitsOf(t *testing.T, raw string) tools.Limits {
 	return l
 }
 
-// TestDetailsOfLimits checks that errors about limits have the name, the value, what
-// was used, and the setting that raises the limit.
+// TestDetailsOfLimits checks that errors about limits have the name, the value, the usage, and the
+// setting to raise the limit.
 func TestDetailsOfLimits(t *testing.T) {
 	met := func(limit sandbox.Limit, value uint64) error {
 		return &sandbox.LimitError{Limit: limit, Value: value, Message: "too much"}
@@ -103,7 +103,7 @@ func TestDetailsOfLimits(t *testing.T) {
 	}
 }
 
-// TestOwnLimits checks that a tool's own limits apply if they are lower.
+// TestOwnLimits checks that a tool's own lower limits apply.
 func TestOwnLimits(t *testing.T) { synctest.Test(t, testOwnLimits) }
 
 func testOwnLimits(t *testing.T) {
@@ -160,8 +160,7 @@ func TestCheckLimits(t *testing.T) {
 	}
 }
 
-// TestLate checks that the error of a run that timed out says whether it waited for a
-// slot.
+// TestLate checks that the error of a run out of time tells whether the run waited for a slot.
 func TestLate(t *testing.T) { synctest.Test(t, testLate) }
 
 func testLate(t *testing.T) {
@@ -194,7 +193,7 @@ func testLate(t *testing.T) {
 	}
 }
 
-// TestDeepArguments checks JSON of clients that is nested too deep for a guest.
+// TestDeepArguments checks JSON of clients with nesting too deep for a guest.
 func TestDeepArguments(t *testing.T) {
 	c := composer(fakeSandbox(func(context.Context, sandbox.Run) (sandbox.Outcome, error) {
 		t.Error("it was run")
@@ -233,8 +232,8 @@ func (c *computing) CallUpstream(_ context.Context, _ route.Origin, call route.S
 	return wire.Reply{Result: []byte(`{"content":[]}`)}
 }
 
-// TestAnswersCostFuel checks that work for an answer that no server gives is limited by the fuel of
-// the run, and that a script cannot go on after that.
+// TestAnswersCostFuel checks that work for an answer without a server is limited by the fuel of the
+// run, and that a script cannot go on afterwards.
 func TestAnswersCostFuel(t *testing.T) {
 	var u computing
 	u.result("s.x", `{"content":[]}`)

@@ -11,8 +11,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// TestErrorsNameRows checks that the limits that errors of other packages name are in the
-// table.
+// TestErrorsNameRows checks that the limits in errors of other packages are in the table.
 func TestErrorsNameRows(t *testing.T) {
 	errs := []limits.Reached{&wire.TooLargeError{}, &wire.TooLargeError{Budget: true}, &budget.TooLargeError{}}
 	for _, l := range []sandbox.Limit{
@@ -28,8 +27,7 @@ func TestErrorsNameRows(t *testing.T) {
 	}
 }
 
-// TestDefaultsOfOthers checks that packages that can be used without a configuration have
-// the same defaults.
+// TestDefaultsOfOthers checks that packages for use without a configuration have the same defaults.
 func TestDefaultsOfOthers(t *testing.T) {
 	for _, tt := range []struct {
 		limit     *limits.Limit

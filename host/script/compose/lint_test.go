@@ -43,7 +43,7 @@ func (l savedTools) add(name, code string) {
 	l[name] = tools.Definition{Name: name, Description: "d", InputSchema: json.RawMessage(schema), Code: code}
 }
 
-// serverDown reports that the server "down" is down, and counts how often it is asked.
+// serverDown reports the server "down" as down, and counts the requests for the server.
 type serverDown struct {
 	upstreams
 	asked int
@@ -104,7 +104,7 @@ func TestLint(t *testing.T) {
 		{"github.search()", []string{"1:1 no server is called github (did you mean git_hub?)"}},
 		{"parallel_map(git_hub.none, [])\nundo(git_hub.search, q=2)", []string{
 			`1:14 server "git-hub" has no tool "none" (it has a_b, any, search)`, "2:6 git-hub.search" + not + "/q: got number 2, want string"}},
-		{"tools.other(n='5')", nil}, // it is converted to the type in the schema
+		{"tools.other(n='5')", nil}, // the argument is converted to the type in the schema
 		{"tools.other(n='x')\ntools.othr()", []string{
 			"1:1 tools.other" + not + `/n: got string "x", want integer`, `2:1 there is no saved tool "othr" (did you mean other?)`}},
 		{"git_hub.search(q='x', timeout=5)", []string{
@@ -134,7 +134,7 @@ func TestLint(t *testing.T) {
 			t.Errorf("%s\ngot\n%s\nwant\n%s", tt.code, got, want)
 		}
 	}
-	if up.asked != 3 { // serch, none, and once for the server that is down
+	if up.asked != 3 { // serch, none, and once for the server "down"
 		t.Errorf("asked %d times whether a server is ready", up.asked)
 	}
 	if n := len(up.calls()); n > 0 {
@@ -146,7 +146,7 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// oneOutcome is a sandbox that answers everything alike.
+// oneOutcome is a sandbox with the same outcome for everything.
 type oneOutcome struct {
 	fakeSandbox
 	outcome sandbox.Outcome
@@ -154,7 +154,7 @@ type oneOutcome struct {
 
 func (o oneOutcome) Run(context.Context, sandbox.Run) (sandbox.Outcome, error) { return o.outcome, nil }
 
-// TestLintFails checks a sandbox that fails, and a context that ends.
+// TestLintFails checks a failing sandbox, and an ending context.
 func TestLintFails(t *testing.T) {
 	for name, outcome := range map[string]sandbox.Outcome{
 		"another type": {Result: []byte(`[]`)},
@@ -176,7 +176,7 @@ func TestLintFails(t *testing.T) {
 	}
 }
 
-// TestLintParams checks the warnings about arguments that the inputSchema lacks.
+// TestLintParams checks the warnings about arguments missing in the inputSchema.
 func TestLintParams(t *testing.T) {
 	c, _ := lintComposer(t)
 	const code = "return [params.dirr, params['limit'], params.get(\"lmit\"), params.zzz]"

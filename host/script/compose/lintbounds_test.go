@@ -15,7 +15,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/testenv/linear"
 )
 
-// schemaCatalog has tools with one inputSchema.
+// schemaCatalog has tools with a common inputSchema.
 type schemaCatalog struct {
 	Catalog
 	schema []byte
@@ -29,7 +29,7 @@ func (c schemaCatalog) InputSchema(string, string) []byte {
 	return c.schema
 }
 
-// linted is a sandbox that finds these calls in each script.
+// linted is a sandbox with the calls of found in each script.
 func linted(t testing.TB, found abi.Lint) oneOutcome {
 	t.Helper()
 	result, err := json.Marshal(found)
@@ -39,7 +39,7 @@ func linted(t testing.TB, found abi.Lint) oneOutcome {
 	return oneOutcome{outcome: sandbox.Outcome{Result: result}}
 }
 
-// called are calls of a tool with arguments that the code shows in part, wholly, and not at all.
+// called are calls of a tool with arguments shown by the code in part, wholly, and not at all.
 func called(tool string) []abi.NamedTool {
 	at := func(line int) abi.Position { return abi.Position{Line: line, Column: 1} }
 	return []abi.NamedTool{
@@ -49,13 +49,13 @@ func called(tool string) []abi.NamedTool {
 	}
 }
 
-// schemas make an inputSchema that has a hostile value in each place that Lint looks at.
+// lintedSchemas make an inputSchema with a hostile value in each place read by Lint.
 var lintedSchemas = []string{
 	`%s`, `{"type":"object","properties":%s}`, `{"type":"object","required":%s}`, `{"properties":{"name":%s},"required":["name"],"additionalProperties":false}`,
 	`{"type":"object","properties":{"a":{"default":%s}},"required":["a"],"additionalProperties":%s}`,
 }
 
-// TestLinearLint checks that no inputSchema makes Lint work out of proportion to its size.
+// TestLinearLint checks that no inputSchema makes Lint work out of proportion to the schema's size.
 func TestLinearLint(t *testing.T) {
 	for _, shape := range linear.Shapes {
 		t.Run(shape.Name, func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestLinearLint(t *testing.T) {
 				}
 				linear.Check(t, func(size int) []byte {
 					raw := []byte(strings.ReplaceAll(form, "%s", string(shape.Make(size, "name"))))
-					lint(raw) // so that it is compiled before
+					lint(raw) // to have the schema compiled before
 					return raw
 				}, lint)
 			}
@@ -81,8 +81,8 @@ func TestLinearLint(t *testing.T) {
 	}
 }
 
-// TestLintIsMetered checks that a hostile schema costs fuel of the account whatever Lint does with
-// it, that the rest is then left out, and that warnings are few.
+// TestLintIsMetered checks that a hostile schema costs fuel of the account in every use by Lint,
+// that the rest is then left out, and that warnings are few.
 func TestLintIsMetered(t *testing.T) {
 	var names, properties []string
 	for i := range 20_000 {
@@ -102,11 +102,11 @@ func TestLintIsMetered(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		schema string
-		own    bool // it is that of the tool itself
+		own    bool // the schema is the schema of the tool itself
 		found  abi.Lint
 		fuel   uint64
 		want   int    // warnings
-		about  string // of one that says that something is not checked
+		about  string // of a warning about an unchecked part
 	}{
 		{"required", `{` + required + `}`, false, few, 1_000_000_000, maxWarnings, ""},
 		{"required, little fuel", `{` + required + `}`, false, few, 2_000_000, 1, "calls from here on"},
@@ -145,8 +145,8 @@ func TestLintIsMetered(t *testing.T) {
 	}
 }
 
-// TestLintIsBounded checks that literal arguments are checked against a schema that takes minutes
-// within the limits of a run.
+// TestLintIsBounded checks that literal arguments are checked within the limits of a run against a
+// schema that takes minutes.
 func TestLintIsBounded(t *testing.T) {
 	var u upstreams
 	u.result("s.hostile", `{"content":[]}`)
@@ -161,7 +161,7 @@ func TestLintIsBounded(t *testing.T) {
 	}
 }
 
-// TestLintStops checks that Lint ends with its context, between two calls.
+// TestLintStops checks that Lint ends with Lint's context, between two calls.
 func TestLintStops(t *testing.T) {
 	var u upstreams
 	for _, tool := range []string{"a", "b", "c"} {

@@ -59,7 +59,7 @@ func TestMetaOfACall(t *testing.T) {
 	}
 }
 
-// TestArgumentsAreChecked checks that calls that a tool's schema refuses are not sent.
+// TestArgumentsAreChecked checks that calls refused by a tool's schema are not sent.
 func TestArgumentsAreChecked(t *testing.T) {
 	var u upstreams
 	u.result("s.t", `{"structuredContent":{"n":1}}`)

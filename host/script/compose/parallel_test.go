@@ -13,8 +13,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/proxy/route"
 )
 
-// TestParallelOverlaps makes ten calls wait for each other: one after the other they
-// would wait forever.
+// TestParallelOverlaps makes ten calls wait for each other: in sequence they would wait forever.
 func TestParallelOverlaps(t *testing.T) {
 	for name, code := range map[string]string{
 		"parallel":     "return [r.n for r in parallel([lambda n=n: s.t({'n': n}) for n in range(10)])]",
@@ -38,8 +37,8 @@ func TestParallelOverlaps(t *testing.T) {
 	}
 }
 
-// TestParallelScriptsAreBounded checks that there are never more calls at once than
-// Options.Parallel and parallel_map's limit allow.
+// TestParallelScriptsAreBounded checks that concurrent calls are never more than Options.Parallel
+// and parallel_map's limit allow.
 func TestParallelScriptsAreBounded(t *testing.T) {
 	for code, most := range map[string]int{
 		"parallel([s.t] * 20)": 4,
@@ -65,8 +64,8 @@ func TestParallelScriptsAreBounded(t *testing.T) {
 	}
 }
 
-// TestParallelIsDeterministic checks that the order of answers does not change what the
-// script does, the order in the journal, or the fuel.
+// TestParallelIsDeterministic checks that the order of answers does not change the script's calls,
+// the order in the journal, or the fuel.
 func TestParallelIsDeterministic(t *testing.T) {
 	const code = `
 seen = []
@@ -78,7 +77,7 @@ def work(n):
 return [parallel_map(work, range(6), limit=4), seen]`
 	run := func(turn int) string {
 		var u upstreams
-		// The chosen call is answered last in its batch.
+		// The chosen call is answered last in the batch.
 		var mu sync.Mutex
 		calls := 0
 		last := make(chan struct{})
@@ -124,7 +123,7 @@ func TestParallelLimits(t *testing.T) {
 	}
 }
 
-// TestParallelCancelled checks cancelling a script while all its functions wait.
+// TestParallelCancelled checks cancelling a script while all functions wait.
 func TestParallelCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)

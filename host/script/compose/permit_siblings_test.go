@@ -11,9 +11,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/script/sandbox/sandboxtest"
 )
 
-// TestSiblingsKeepTheirPermissions has two saved tools run at the same time below a chain of
-// others. Each may call one tool only, and calls it again when the other one has begun: neither
-// is judged by the permissions of the other.
+// TestSiblingsKeepTheirPermissions has two saved tools run at the same time below a chain of tools.
+// Each may call a single tool, and calls the tool again when the other has begun: neither is judged
+// by the permissions of the other.
 func TestSiblingsKeepTheirPermissions(t *testing.T) {
 	for depth := 1; depth <= 5; depth++ { // the memory of a list of grants has room for more at some lengths
 		list := savedTools{}

@@ -17,7 +17,7 @@ import (
 
 func (l savedTools) in(o *Options) { o.Saved = l }
 
-// permit adds a tool as it was saved when it could call these.
+// permit adds a tool as saved with the given calls as permissions.
 func (l savedTools) permit(name, code string, calls ...string) {
 	l[name] = tools.Definition{
 		Name: name, InputSchema: []byte(`{"type":"object"}`), Code: code,
@@ -34,13 +34,13 @@ func (l savedTools) bound(name string, bounds ...string) {
 	l[name] = d
 }
 
-// TestPermit calls saved tools whose stored permissions do not have what they call, for
-// whatever reason. In the sandbox everything is as usual.
+// TestPermit calls saved tools whose stored permissions lack the tools' calls, for any reason. In
+// the sandbox everything is as usual.
 func TestPermit(t *testing.T) {
 	list := savedTools{}
 	list.permit("fine", "return s.make(n=1)", "s.make")
 	list.permit("whole", "return s[params.t](n=1)", "s.*")
-	list.permit("shrunk", "return s.make(n=1)", "s.remove") // somebody has changed the list in the file
+	list.permit("shrunk", "return s.make(n=1)", "s.remove") // a person has changed the list in the file
 	list.permit("computed", "return s[params.t](n=1)", "s.make")
 	list.permit("caught", "try:\n    s.remove(n=1)\nexcept:\n    pass\nfinally:\n    s.make(n=9)\nreturn s.make(n=2)", "s.make")
 	list.permit("bound", "return s[params.t](n=1)", "s.*")
@@ -63,7 +63,7 @@ func TestPermit(t *testing.T) {
 	list.permit("undoes-fine", "s.make(n=1)\nundo(s.remove, n=2)\nfail('x')", "s.make", "s.remove")
 	list.permit("raw", "return s.remove.raw(n=1)", "s.make")
 	list.permit("parallel", "return parallel_map(lambda f: f(n=1), [s.make, s.remove], errors='collect')", "s.make")
-	// Callers of others.
+	// Callers of other saved tools.
 	list.permit("calls-fine", "return tools.fine()", "tools.fine", "s.make")
 	list.permit("calls-changed", "return tools.fine()", "tools.fine")
 	list.permit("calls-bound", "return tools.whole({'t': params.t})", "tools.whole", "s.*")
@@ -116,9 +116,8 @@ func TestPermit(t *testing.T) {
 	}
 }
 
-// TestHostileGuest has a guest that calls what its script does not have, in all ways that a
-// guest can. The host refuses it all, although the stored permissions are those of a tool
-// that may call everything.
+// TestHostileGuest has a guest with calls missing in the script, in all ways that a guest can. The
+// host refuses every call, although the stored permissions are for a tool that may call everything.
 func TestHostileGuest(t *testing.T) {
 	calls := []abi.ToolCall{
 		toolCall("s", "remove", `{"n":1}`), {Server: "s", Tool: "make", Exact: true, Arguments: []byte(`{"n":1}`)},
@@ -147,7 +146,7 @@ func TestHostileGuest(t *testing.T) {
 	}
 }
 
-// permitSandbox finds that scripts call s.make, and runs something else.
+// permitSandbox finds that scripts call s.make, and runs another function.
 type permitSandbox struct {
 	fakeSandbox
 	run func(ctx context.Context, r sandbox.Run) (sandbox.Outcome, error)
@@ -160,8 +159,7 @@ func (s permitSandbox) Run(ctx context.Context, r sandbox.Run) (sandbox.Outcome,
 	return s.run(ctx, r)
 }
 
-// TestEvalIsNotLimited checks that only saved tools have permissions, also if code that is
-// not saved calls them.
+// TestEvalIsNotLimited checks that only saved tools have permissions, also below unsaved code.
 func TestEvalIsNotLimited(t *testing.T) {
 	list := savedTools{}
 	list.permit("shrunk", "return s.make(n=1)", "s.remove")
@@ -174,8 +172,8 @@ func TestEvalIsNotLimited(t *testing.T) {
 	}
 }
 
-// TestPermissionsAreDerivedOnce checks that scripts are analysed once, and again when the
-// servers are other ones.
+// TestPermissionsAreDerivedOnce checks that scripts are analysed once, and again when the servers
+// change.
 func TestPermissionsAreDerivedOnce(t *testing.T) {
 	u := saga()
 	analysed := 0
@@ -211,8 +209,7 @@ func (s countingSandbox) Run(ctx context.Context, r sandbox.Run) (sandbox.Outcom
 	return s.Sandbox.Run(ctx, r)
 }
 
-// TestToolsThatAppear checks names that mean nothing when a tool is saved, and something
-// later.
+// TestToolsThatAppear checks names without a tool at the time of saving, and with a tool later.
 func TestToolsThatAppear(t *testing.T) {
 	u := saga()
 	c := composer(sandboxtest.Guest(t), u)
@@ -232,7 +229,7 @@ func TestToolsThatAppear(t *testing.T) {
 	}
 	call := func() { c.CallSaved(t.Context(), def, route.Call{Params: params(`{}`)}) }
 	call()
-	appear("new-tool", "new.tool") // it is ambiguous
+	appear("new-tool", "new.tool") // the name is ambiguous
 	call()
 	if made(u) != "" {
 		t.Fatal(made(u))
@@ -242,7 +239,7 @@ func TestToolsThatAppear(t *testing.T) {
 	if made(u) != "new-tool1" {
 		t.Error(made(u))
 	}
-	// Saved again, it means that tool, and no other that takes its script name.
+	// Saved again, the name refers to this tool, and to no other tool with the same script name.
 	if p, _, err = c.Permissions(t.Context(), def); err != nil || !slices.Equal(p.Calls, []string{"s.new-tool"}) {
 		t.Fatal(p, err)
 	}

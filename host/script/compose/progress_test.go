@@ -16,7 +16,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/script/sandbox"
 )
 
-// sink records what a client would see.
+// sink records the messages to a client.
 type sink struct {
 	mu     sync.Mutex
 	params []string
@@ -28,7 +28,7 @@ func (s *sink) send(params []byte) {
 	s.params = append(s.params, string(params))
 }
 
-// rising checks that the sequence increases, and returns its values.
+// rising checks that the sequence increases, and returns the values.
 func (s *sink) rising(t *testing.T) []float64 {
 	t.Helper()
 	s.mu.Lock()
@@ -130,8 +130,8 @@ func TestProgressNotRequested(t *testing.T) {
 	p.close()
 }
 
-// TestProgressFlood checks tools that send thousands of notifications, alone and at
-// once: all arrive, in order, before the result.
+// TestProgressFlood checks tools with thousands of notifications, alone and at once: all arrive, in
+// order, before the result.
 func TestProgressFlood(t *testing.T) {
 	const each, batch = 5000, 4
 	var u upstreams

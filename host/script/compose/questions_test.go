@@ -21,9 +21,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// crossing are upstreams whose questions reach the newest call in flight, as those of a
-// server on one pipe do: nothing says which call asks. Calls of "guess" ask their message
-// when all of a round are in flight; "nonce" asks something else each time.
+// crossing are upstreams with questions to the newest call in flight, as on a server with a single
+// pipe: the asking call is unknown. Calls of "guess" ask their message when all of a round are in
+// flight; "nonce" asks a different question each time.
 type crossing struct {
 	askingUpstreams
 	together int
@@ -88,8 +88,8 @@ func newCrossing(t *testing.T, together int) (*inquiry, *crossing) {
 	return q, u
 }
 
-// TestGuessedQuestions checks that questions that reach another call than the one that
-// asks are all asked at once, and that each call gets its own answer.
+// TestGuessedQuestions checks that questions assigned to a wrong call are all asked at once, and
+// that each call gets its own answer.
 func TestGuessedQuestions(t *testing.T) {
 	q, u := newCrossing(t, 3)
 	last, rounds := q.finish(asker(), saved("return parallel([lambda: s.guess(q='x'), lambda: s.guess(q='y'), lambda: s.guess(q='z')])"), nil)
@@ -104,8 +104,8 @@ func TestGuessedQuestions(t *testing.T) {
 	}
 }
 
-// TestGuessedWrongly checks the answer to a question that was taken for one of a call that
-// has ended without asking anything. It is used once.
+// TestGuessedWrongly checks the answer to a question wrongly assigned to a call, after the end of
+// the call without a question. The answer is used once.
 func TestGuessedWrongly(t *testing.T) {
 	q := newInquiry(t)
 	def := saved("a = s.other(n=1)\nreturn [a, s.ask(q='x'), s.ask(q='x')]")
@@ -124,8 +124,7 @@ func TestGuessedWrongly(t *testing.T) {
 	}
 }
 
-// TestAsksOtherwise checks that a run fails, and is undone, if a server never asks the
-// same again.
+// TestAsksOtherwise checks that a run fails, and is undone, if a server never asks the same again.
 func TestAsksOtherwise(t *testing.T) {
 	q, _ := newCrossing(t, 1)
 	last, rounds := q.finish(asker(), saved("undo(s.remove, n=1)\nreturn s.nonce()"), nil)
@@ -137,8 +136,8 @@ func TestAsksOtherwise(t *testing.T) {
 	}
 }
 
-// TestContinueOnce sends the same answers several times, to two processes that share the
-// journal. One of them goes on, so that no call is made twice.
+// TestContinueOnce sends the same answers several times, to two processes that share the journal.
+// Only the first claim goes on, so that no call is made twice.
 func TestContinueOnce(t *testing.T) {
 	for _, shared := range []bool{true, false} {
 		q := newInquiry(t)
@@ -178,8 +177,7 @@ func TestContinueOnce(t *testing.T) {
 	}
 }
 
-// TestClaimGivenBack checks that a client can answer again if the run failed before it
-// made a call.
+// TestClaimGivenBack checks that a client can answer again if the run failed before the first call.
 func TestClaimGivenBack(t *testing.T) {
 	q := newInquiry(t)
 	def := saved("return s.ask(q='x')")
@@ -209,8 +207,8 @@ func TestClaimGivenBack(t *testing.T) {
 	}
 }
 
-// TestTookAnotherWay checks that a run which does something else than the one before is
-// refused, that the script cannot catch that, and that no call is made.
+// TestTookAnotherWay checks that a run with other calls than the run before is refused, that the
+// script cannot catch the refusal, and that no call is made.
 func TestTookAnotherWay(t *testing.T) {
 	inner := tools.Definition{Name: "inner", InputSchema: []byte(`{"type":"object"}`), Code: "return s.other(n=1)"}
 	for name, test := range map[string]struct {
@@ -251,8 +249,8 @@ func TestTookAnotherWay(t *testing.T) {
 	}
 }
 
-// TestNoCallAfterTheEnd checks that no call begins once the run ends to ask, that its
-// questions end with their calls, and that the journal has no question that came too late.
+// TestNoCallAfterTheEnd checks that no call begins once the run ends to ask, that questions end
+// with their calls, and that the journal has no late question.
 func TestNoCallAfterTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stopped := make(chan error, 1)
@@ -266,7 +264,7 @@ func TestNoCallAfterTheEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		q.end(a) // without an answer: its own timeout was over
+		q.end(a) // without an answer: the call's own timeout was over
 		q.work(-1)
 		if err := q.ask(&question{by: a}, save); !errors.Is(err, wire.ErrClosed) {
 			t.Errorf("a question of a call that has ended: %v", err)

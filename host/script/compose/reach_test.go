@@ -11,15 +11,15 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/proxy/route"
 )
 
-// TestReachesAreBounded checks that what scripts can reach is kept for so many of them, and that
-// the oldest one makes room.
+// TestReachesAreBounded checks that the reach of a limited number of scripts is kept, and that the
+// oldest makes room.
 func TestReachesAreBounded(t *testing.T) {
 	var r Reaches
 	key := func(n int) [32]byte { return reachKey(fmt.Sprint(n), nil) }
 	const more = 10
 	for n := range maxReaches + more {
 		r.add(key(n), reach{compiles: true})
-		r.add(key(n), reach{}) // it is known
+		r.add(key(n), reach{}) // the reach is known
 	}
 	if len(r.known) != maxReaches || len(r.oldest) != maxReaches {
 		t.Errorf("%d are kept, in an order of %d; want %d", len(r.known), len(r.oldest), maxReaches)
@@ -45,7 +45,7 @@ func TestReachesAreBounded(t *testing.T) {
 	}
 }
 
-// arriving is a server whose tools are known once it has been waited for.
+// arriving is a server with known tools only after a wait for the server.
 type arriving struct {
 	Upstreams
 	catalog *catalog.Catalog
@@ -56,8 +56,8 @@ func (a arriving) Ready(context.Context, route.Origin, string) error {
 	return nil
 }
 
-// TestPermissionsWaitForServers checks that the permissions of a tool are derived from the tools of a
-// server that is starting, by their real names, and not from what its script calls them.
+// TestPermissionsWaitForServers checks that the permissions of a tool are derived from the tools of
+// a starting server, by their real names, and not from the names in the script.
 func TestPermissionsWaitForServers(t *testing.T) {
 	c, _ := lintComposer(t)
 	def := saved("return down.to_ol()")

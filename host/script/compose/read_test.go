@@ -12,11 +12,10 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/script/sandbox/sandboxtest"
 )
 
-// The tests of this file are about what hosts show to models: structuredContent if
-// there is one; for errors perhaps only the content.
+// The tests of this file are about the view of models on results: structuredContent if present; for
+// errors perhaps only the content.
 
-// TestResultsAreShort checks that the answers that a script received add almost nothing
-// to its result.
+// TestResultsAreShort checks that the answers to a script add almost nothing to the result.
 func TestResultsAreShort(t *testing.T) {
 	var u upstreams
 	u.result("files.read", `{"content":[{"type":"text","text":"`+strings.Repeat("x", 10<<10)+`"}]}`)
@@ -44,8 +43,8 @@ func TestResultsAreShort(t *testing.T) {
 	}
 }
 
-// TestResultsAreBounded checks that a result is small apart from the script's own
-// value, whatever scripts and tools do.
+// TestResultsAreBounded checks that a result is small apart from the script's own value, for all
+// scripts and tools.
 func TestResultsAreBounded(t *testing.T) {
 	const most = 20 << 10
 	var u upstreams
@@ -87,8 +86,8 @@ func TestResultsAreBounded(t *testing.T) {
 	}
 }
 
-// TestListedCalls checks that the calls of a run are listed before those of the saved
-// tools that it called, and that the others are counted.
+// TestListedCalls checks that the calls of a run are listed before the calls of the run's saved
+// tools, and that unlisted calls are counted.
 func TestListedCalls(t *testing.T) {
 	var u upstreams
 	u.add("s.echo", echo)
@@ -115,8 +114,8 @@ for n in range(100):
 	}
 }
 
-// TestDetail checks that the detail of calls in results can be configured, and that
-// results for people have all of it.
+// TestDetail checks that the detail of calls in results can be configured, and that results for
+// people have every detail.
 func TestDetail(t *testing.T) {
 	var u upstreams
 	u.add("s.echo", echo)
@@ -145,8 +144,8 @@ func TestDetail(t *testing.T) {
 	}
 }
 
-// TestShownLog checks that a long log is shown with its beginning, its end, and a note
-// of what was left out.
+// TestShownLog checks that a long log is shown with the beginning, the end, and a note of the
+// omitted entries.
 func TestShownLog(t *testing.T) {
 	c := composer(sandboxtest.Guest(t), &upstreams{})
 	run := func(code string) []string {
@@ -178,8 +177,8 @@ func TestShownLog(t *testing.T) {
 	}
 }
 
-// TestErrorsAreCompleteInEachForm checks that content and structuredContent each say what
-// happened, where, and what led to it.
+// TestErrorsAreCompleteInEachForm checks that content and structuredContent each have the error,
+// the place, and the cause.
 func TestErrorsAreCompleteInEachForm(t *testing.T) {
 	var u upstreams
 	u.result("s.t", `{"isError":true,"content":[{"type":"text","text":"no such page (try 1 to 9)"},{"type":"image","mimeType":"image/png","data":"YWJj"}]}`)

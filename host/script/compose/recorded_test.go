@@ -26,10 +26,10 @@ func recordedInquiry(t *testing.T, redact journal.Redactor) *inquiry {
 	})
 }
 
-// forget makes a Composer that knows only the journal.
+// forget makes a Composer with knowledge of the journal alone.
 func (q *inquiry) forget() { q.composer.asked = &Asked{} }
 
-// began makes the call begin a run and returns its reply and the id of the run.
+// began makes the call begin a run and returns the reply and the id of the run.
 func (q *inquiry) began(def tools.Definition, call route.Call) (reply wire.Reply, run string) {
 	call.Began = func(id string, _ time.Time) { run = id }
 	if call.Origin == nil {
@@ -91,8 +91,8 @@ func TestFindRun(t *testing.T) {
 	}
 }
 
-// TestFindRunThatAsks checks that the journal has the questions of a run, also those of
-// tools that it calls, and that the run goes on with the answers.
+// TestFindRunThatAsks checks that the journal has the questions of a run, also the questions of the
+// run's saved tools, and that the run goes on with the answers.
 func TestFindRunThatAsks(t *testing.T) {
 	q := recordedInquiry(t, nil)
 	q.saved["inner"] = tools.Definition{Name: "inner", InputSchema: []byte(`{"type":"object"}`), Code: "return s.ask(q='deep')"}
@@ -113,11 +113,11 @@ func TestFindRunThatAsks(t *testing.T) {
 	}
 }
 
-// sorted returns the result with its members in order: that of questions that are asked at
-// the same time is not the same each time.
+// sorted returns the result with the members in order: the order of concurrent questions is not the
+// same each time.
 func sorted(r wire.Reply) string { return string(canonicalJSON(r.Result)) }
 
-// TestAbandonRun checks that the journal has that a run that asked does not go on.
+// TestAbandonRun checks that the journal has the end of an asking run without continuation.
 func TestAbandonRun(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		q := recordedInquiry(t, nil)
@@ -141,8 +141,8 @@ func TestAbandonRun(t *testing.T) {
 	}
 }
 
-// TestFindMaskedRun checks that the result says so if secrets are masked in it, and that a
-// run with masked secrets does not go on.
+// TestFindMaskedRun checks that the result names masked secrets, and that a run with masked secrets
+// does not go on.
 func TestFindMaskedRun(t *testing.T) {
 	masker := (&config.Config{Secrets: []string{"the-secret"}}).NewMasker()
 	q := recordedInquiry(t, config.NewRedactor(masker, nil))
@@ -163,7 +163,7 @@ func TestFindMaskedRun(t *testing.T) {
 	}
 }
 
-// TestFindRunWithoutEnd checks runs that have no end, or no record.
+// TestFindRunWithoutEnd checks runs without an end, or without a record.
 func TestFindRunWithoutEnd(t *testing.T) {
 	q := recordedInquiry(t, nil)
 	run, err := q.composer.cfg.Journal(journal.Begin{Definition: saved("x"), Saved: true, Limits: journal.Limits{Timeout: time.Minute}})

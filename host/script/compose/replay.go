@@ -83,7 +83,7 @@ const (
 // Replay runs a recorded run again, with the recorded limits but without a clock: all input of the
 // script comes from the recording. Calls are made one after the other. Only the options Sandbox,
 // Log and Debug matter. The error is a *Failure if ctx ends before the sandbox is ready; if ctx
-// ends later, the outcome in the returned record tells so.
+// ends later, the outcome in the returned record has the error.
 func (c *Composer) Replay(ctx context.Context, replay ReplayRun) (journal.Record, error) {
 	return c.replay(ctx, replay, nil, func(*sandbox.Account) {})
 }

@@ -136,7 +136,7 @@ func testTimeout(t *testing.T) {
 	}
 }
 
-// normal replaces values that differ from run to run.
+// normal replaces values with a new value in each run.
 func normal(structured string) string {
 	if took, ok := wire.Get([]byte(structured), "executionTime"); ok {
 		return strings.Replace(structured, `"executionTime":`+string(took), `"executionTime":TIME`, 1)
@@ -189,7 +189,7 @@ func TestCancelWhileCallsBlock(t *testing.T) {
 	}
 }
 
-// TestCancelWhileCompiling checks cancelling a request that waits for the guest.
+// TestCancelWhileCompiling checks cancelling a request during the wait for the guest.
 func TestCancelWhileCompiling(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(&wire.CancelledError{})
@@ -208,7 +208,7 @@ func TestCancelWhileCompiling(t *testing.T) {
 	}
 }
 
-// neverReady is a sandbox that does not become ready.
+// neverReady is a sandbox without a ready guest.
 type neverReady struct{ fakeSandbox }
 
 func (neverReady) Ready() <-chan struct{} { return nil }
@@ -254,8 +254,8 @@ func TestParallelIsBounded(t *testing.T) {
 	}
 }
 
-// TestRequestForUpstream checks what an upstream receives from a script's call and from
-// the client's request.
+// TestRequestForUpstream checks the input of an upstream from a script's call and from the client's
+// request.
 func TestRequestForUpstream(t *testing.T) {
 	call := func(meta string) string {
 		var u upstreams

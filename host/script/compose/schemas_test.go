@@ -10,8 +10,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/script/sandbox"
 )
 
-// TestCompilingTakesATurn checks that a schema is compiled in a turn of the run that needs it
-// first, and then never again.
+// TestCompilingTakesATurn checks that a schema is compiled in a turn of the first run with the
+// schema, and then never again.
 func TestCompilingTakesATurn(t *testing.T) {
 	c := New(Options{Sandbox: new(sandbox.Sandbox), Log: slog.New(slog.DiscardHandler)})
 	var said []string

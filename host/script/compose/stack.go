@@ -130,7 +130,7 @@ func (n *names) Undo(ctx context.Context, t *stack.Request) *abi.CallError {
 // undoKey is for the *journal.UndoRecord of the run before.
 var undoKey = &stack.Key{Name: "registered before"}
 
-// undoOf returns the compensation of a request; nil for none.
+// undoOf returns the record of the compensation in the run before; nil for none.
 func undoOf(t *stack.Request) *journal.UndoRecord {
 	u, _ := t.Note(undoKey).(*journal.UndoRecord)
 	return u

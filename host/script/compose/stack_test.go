@@ -49,7 +49,7 @@ type column struct {
 	run  *run
 }
 
-// stackColumns are all kinds of runs, with every optional row that the kind can have.
+// stackColumns are all kinds of runs, with every optional row of the kind.
 func stackColumns() []column {
 	live := func(edit func(*run)) *run {
 		r := &run{Composer: New(Options{}), journal: journal.Open(journal.Begin{}), tree: &tree{}, permitted: &permitted{}}
@@ -73,7 +73,7 @@ func stackColumns() []column {
 	}
 }
 
-// noStage is a Stage without any method that can be called.
+// noStage is a Stage without callable methods.
 type noStage struct{ Stage }
 
 // TestStackOrder checks the order of rows in the stacks of all kinds of runs. Each pair has the

@@ -36,7 +36,7 @@ type Stage interface {
 	// Finished is called when the script of the root of the tree has succeeded. The error
 	// makes the run fail.
 	Finished() error
-	// Approved reports whether a person has allowed the calls of the question.
+	// Approved reports whether a person has allowed the calls made now.
 	Approved() bool
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/script/sandbox/sandboxtest"
 )
 
-// TestReceiptsShowTheTree checks that the receipt of a run includes the saved tools
-// that it calls, and the ones that these call.
+// TestReceiptsShowTheTree checks that the receipt of a run includes the saved tools of the run, and
+// the saved tools called by them.
 func TestReceiptsShowTheTree(t *testing.T) {
 	var u upstreams
 	u.result("s.t", `{}`)
@@ -49,9 +49,8 @@ func TestReceiptsShowTheTree(t *testing.T) {
 	}
 }
 
-// TestTotalMemoryOfNestedRuns checks that the memory of saved tools belongs to their root.
-// If the root fails for lack of memory, the whole tree ends with that error and undoes
-// what it did.
+// TestTotalMemoryOfNestedRuns checks that the memory of saved tools belongs to their root. If the
+// root fails for lack of memory, the whole tree ends with the root's error and undoes all calls.
 func TestTotalMemoryOfNestedRuns(t *testing.T) {
 	b := memory.New(120 << 20)
 	var u upstreams

@@ -16,7 +16,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/script/sandbox/sandboxtest"
 )
 
-// saga has tools that make and remove things.
+// saga has tools to make and remove things.
 func saga() *upstreams {
 	var u upstreams
 	u.result("s.make", `{}`)
@@ -112,20 +112,20 @@ func TestUndoAfterCancel(t *testing.T) {
 	}
 }
 
-// step makes n and registers its compensation, as a script would.
+// step makes n and registers the compensation, as a script would.
 func step(ctx context.Context, r sandbox.Run, n int) {
 	arguments := fmt.Sprintf(`{"n":%d}`, n)
 	r.Caller.CallTools(ctx, []abi.ToolCall{toolCall("s", "make", arguments)})
 	r.Caller.Undo(ctx, toolCall("s", "remove", arguments))
 }
 
-// hang calls a tool that does not answer, as a script would.
+// hang calls a tool without an answer, as a script would.
 func hang(ctx context.Context, r sandbox.Run) (sandbox.Outcome, error) {
 	r.Caller.CallTools(ctx, []abi.ToolCall{toolCall("s", "wait", `{}`)})
 	return sandbox.Outcome{}, context.Cause(ctx)
 }
 
-// TestUndoAfterTimeout checks that a run that timed out is undone.
+// TestUndoAfterTimeout checks that a run out of time is undone.
 func TestUndoAfterTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := saga()
@@ -172,7 +172,7 @@ func TestUndoAfterTimeoutOfASavedTool(t *testing.T) {
 	})
 }
 
-// TestUndoIsBounded checks the time limit for compensations that do not return.
+// TestUndoIsBounded checks the time limit for hanging compensations.
 func TestUndoIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := saga()
@@ -193,8 +193,8 @@ func TestUndoIsBounded(t *testing.T) {
 	})
 }
 
-// TestUndoInTrees checks that a saved tool is undone if it fails, or if its caller fails
-// later.
+// TestUndoInTrees checks that a saved tool is undone after its failure, or after a later failure of
+// the caller.
 func TestUndoInTrees(t *testing.T) {
 	step := "s.make(n=params.n)\nundo(s.remove, n=params.n)\n"
 	for code, want := range map[string]string{
@@ -215,9 +215,8 @@ func TestUndoInTrees(t *testing.T) {
 	}
 }
 
-// TestUndoSharesTime checks that compensations that do not return leave each of the
-// others its share of the time, however many there are, and that slow ones may use the
-// time that is left.
+// TestUndoSharesTime checks that hanging compensations leave each of the others a share of the
+// time, for any number of compensations, and that slow ones may use the remaining time.
 func TestUndoSharesTime(t *testing.T) {
 	for parallel, undone := range map[int]int{1: 3, 16: 4} {
 		synctest.Test(t, func(t *testing.T) {
@@ -225,7 +224,7 @@ func TestUndoSharesTime(t *testing.T) {
 			u.block("s.hangs")
 			u.add("s.slow", func(ctx context.Context, _ []byte, _ func([]byte)) wire.Reply {
 				select {
-				case <-time.After(5 * time.Second): // more than its share
+				case <-time.After(5 * time.Second): // more than the call's share
 				case <-ctx.Done():
 				}
 				return wire.Reply{Result: []byte(`{}`)}

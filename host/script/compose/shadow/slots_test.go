@@ -6,8 +6,8 @@ import (
 	_ "github.com/mcp-metatool/mcp-metatool/tools/testenv/watchdog"
 )
 
-// TestSlots checks that an owner cannot take all slots, however many it asks for, and that those
-// that are given back can be taken again.
+// TestSlots checks slots against an owner with any number of requests, and the reuse of returned
+// slots.
 func TestSlots(t *testing.T) {
 	const each = 4
 	fill := func(s *Slots, owner any) (n int) {
@@ -18,7 +18,7 @@ func TestSlots(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		most int
-		want []int // of owners that take as many as they can, one after the other
+		want []int // slots taken by greedy owners, in sequence
 	}{
 		{4, []int{4, 0}},
 		{8, []int{4, 4, 0}},
