@@ -16,8 +16,8 @@ import (
 
 // What TestEnglish accepts in comments and documents. Lower these bounds; never raise them.
 const (
-	maxVague    = 830 // uses of vague words in all
-	maxPronouns = 8.9 // percent of the words of comments in host, without those of tests
+	maxVague    = 240 // uses of vague words in all
+	maxPronouns = 3.5 // percent of the words of comments in host, without those of tests
 )
 
 var (

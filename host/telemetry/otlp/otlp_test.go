@@ -283,7 +283,7 @@ func TestRetry(t *testing.T) {
 		}, 2, 4500 * time.Millisecond, ""},
 		"gRPC: denied":     {true, []func() (*http.Response, error){grpc("7")}, 1, 0, "code 7"},
 		"gRPC: a proxy":    {true, []func() (*http.Response, error){answer(502, ""), grpc("0")}, 2, 0, ""},
-		"gRPC: a web page": {true, []func() (*http.Response, error){answer(200, "<html>", "Content-Type", "text/html")}, 1, 0, "no collector"},
+		"gRPC: a web page": {true, []func() (*http.Response, error){answer(200, "<html>", "Content-Type", "text/html")}, 1, 0, "does not come from a gRPC collector"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
