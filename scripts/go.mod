@@ -5,12 +5,12 @@ go 1.26.0
 toolchain go1.26.8
 
 tool (
-	github.com/mcp-metatool/mcp-metatool/scripts/guest
 	github.com/mcp-metatool/mcp-metatool/scripts/clockahead
+	github.com/mcp-metatool/mcp-metatool/scripts/guest
 	github.com/mcp-metatool/mcp-metatool/scripts/natsserver
-	github.com/mcp-metatool/mcp-metatool/scripts/thirdparty
 	github.com/mcp-metatool/mcp-metatool/scripts/releasebuild/packages
 	github.com/mcp-metatool/mcp-metatool/scripts/releasebuild/verify
+	github.com/mcp-metatool/mcp-metatool/scripts/thirdparty
 )
 
 require (
