@@ -33,7 +33,7 @@ var guestWasm = sync.OnceValues(func() ([]byte, error) {
 	defer os.RemoveAll(dir)
 	file := filepath.Join(dir, "guest.wasm")
 	cmd := exec.Command("go", "build", "-buildmode=c-shared", "-trimpath", "-buildvcs=false", "-ldflags=-s -w -buildid=", "-o", file, "./guest")
-	cmd.Dir = filepath.Join("..", "..", "..")
+	cmd.Dir = filepath.Join("..", "..")
 	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("go build ./guest: %w\n%s", err, out)

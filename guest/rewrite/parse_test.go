@@ -146,7 +146,7 @@ func TestNumbers(t *testing.T) {
 // modules is the same after decoding and encoding. The guest is the committed one, and with
 // -scripts also the one that was not rewritten yet, which is compiled for that.
 func TestInstructionsSurvive(t *testing.T) {
-	packed, err := os.Open(filepath.Join("..", "guest.wasm.gz"))
+	packed, err := os.Open(filepath.Join("..", "..", "host", "script", "sandbox", "guest.wasm.gz"))
 	if err != nil {
 		t.Fatal(err)
 	}
