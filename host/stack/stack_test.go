@@ -19,9 +19,8 @@ import (
 // chance is a row with random refusals of batches and calls, which makes some calls alone.
 type chance struct {
 	Pass
-	rnd  *rand.Rand
-	mu   sync.Mutex
-	made []string
+	rnd *rand.Rand
+	mu  sync.Mutex
 }
 
 func (c *chance) Batch(ctx context.Context, all []Request) *abi.CallError {
