@@ -210,7 +210,7 @@ func (f *File) backUp(path string) (string, error) {
 			return name, regular.Write(name, f.Before, info.Mode().Perm())
 		}
 		if n > maxBackups {
-			return "", fmt.Errorf("there are %d backups beside it already (remove some)", maxBackups)
+			return "", fmt.Errorf("the folder has %d backups of the file already (remove some)", maxBackups)
 		}
 		name = fmt.Sprintf("%s.bak%d", path, n)
 	}

@@ -152,7 +152,7 @@ func (d *fleetDrain) there(cmd *cobra.Command, word string) error {
 	}
 	name := fmt.Sprintf("replica %s (%s)", shortReplica(r.ID), display.Line(r.Name, 60))
 	if r.State != fleet.Live {
-		return cli.Failed(fmt.Errorf("%s is %v: there is nobody to drain", name, r.State))
+		return cli.Failed(fmt.Errorf("%s is %v: there is no running process to drain", name, r.State))
 	}
 	if last := d.lastOf(r); last != "" {
 		fmt.Fprintf(cmd.ErrOrStderr(), "mcp-metatool: %s\n", display.Text(last))
@@ -177,7 +177,7 @@ func (d *fleetDrain) there(cmd *cobra.Command, word string) error {
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s has drained and ended\n", name)
 			return err
 		case now.State == fleet.Silent:
-			return cli.Failed(fmt.Errorf("%s does not answer any more", name))
+			return cli.Failed(fmt.Errorf("%s no longer answers", name))
 		case now.Draining && going == 0 && !d.end:
 			return say(cmd.OutOrStdout(), name, drainedText)
 		case time.Now().After(until):

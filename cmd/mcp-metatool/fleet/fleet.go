@@ -141,7 +141,7 @@ figures. Then come the leases (what one replica does for the whole fleet) and th
 of durable tools.
 
 A replica is silent if it does not answer for 15 seconds: it has died, hangs, or is cut off
-from the store. After ten minutes it is not listed any more. The exit code is 1 if the store
+from the store. After ten minutes it is no longer listed. The exit code is 1 if the store
 does not answer.`,
 		Example: `  mcp-metatool fleet status
   mcp-metatool fleet status --json`,
@@ -441,7 +441,7 @@ func (v *fleetView) keysIn(uses map[string]sealed.Use) (all []keyJSON, unknown b
 func (k *keyJSON) remark() string {
 	switch {
 	case k.ID == "":
-		return "not encrypted: somebody else has written it"
+		return "not encrypted: another program has written it"
 	case !k.Configured:
 		return "not configured here"
 	case k.Encrypts:

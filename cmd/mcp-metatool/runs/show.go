@@ -400,7 +400,7 @@ func runsExportCommand() *cobra.Command {
 	v := &runsView{}
 	cmd := &cobra.Command{
 		Use:   "export RUN",
-		Short: "Print the record of a run as it was written, for somebody who verifies it",
+		Short: "Print the record of a run as it was written, for a person who verifies it",
 		Long: `Print the lines of a run, and of the saved tools that it called, byte for byte as they were
 written, with their digests and signature: mcp-metatool verify checks such a file on another machine
 with the public key (verify --print-key). Only the place of the run in the order of the journal

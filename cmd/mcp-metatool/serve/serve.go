@@ -325,7 +325,7 @@ func (w *serving) serve(ctx context.Context, h *host.Host) (stop func()) {
 	go func() {
 		defer close(served)
 		if err := h.ServePagesOn(ctx, w.pages); err != nil {
-			w.log.Error("no metrics are served any more", "err", err)
+			w.log.Error("metrics are no longer served", "err", err)
 		}
 	}()
 	return func() {

@@ -222,7 +222,7 @@ func (e *tokenEdit) remove(name string) error {
 // afterRemoval names the remains of a removed token.
 func (e *tokenEdit) afterRemoval(w io.Writer, cfg *config.Config, name string) {
 	if len(cfg.HTTP.Tokens) == 0 {
-		fmt.Fprintln(w, "note: there are no tokens any more; proxies that run keep theirs until they are restarted")
+		fmt.Fprintln(w, "note: no tokens are left; proxies that run keep theirs until they are restarted")
 	}
 	if dir := host.SavedTools(cfg, name).Folder(); cli.IsDirectory(dir) {
 		fmt.Fprintf(w, "note: the saved tools of its clients are still in %s\n", dir)

@@ -263,8 +263,8 @@ func historyCommand() *cobra.Command {
 	cmd.Long = fmt.Sprintf(`List the versions of a saved or deleted tool, newest first; without a NAME, list
 the tools that have any.
 
-Whenever a tool is changed, deleted, imported or reverted, its previous content
-becomes a version, whoever does so. Execution counts and manual edits of the files
+Whenever an agent or a person changes, deletes, imports or reverts a tool, the previous
+content becomes a version. Execution counts and manual edits of the files
 make no versions. The newest %d versions of each tool are kept, also those of the
 %d tools that were deleted last, as files under tools/.history in the store's
 directory. If a version cannot be kept, for example because the disk is full, the
